@@ -1,0 +1,1 @@
+//! Logging in to machines with the system `ssh`.

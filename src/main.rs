@@ -1,0 +1,5 @@
+//! The thin binary: everything is in the library.
+
+fn main() -> std::process::ExitCode {
+    vmwright::cli::main()
+}

@@ -1,0 +1,3 @@
+//! The Proxmox door.
+
+pub mod ids;
