@@ -1,0 +1,3 @@
+//! The real client against a small real HTTPS server.
+
+use super::*;
