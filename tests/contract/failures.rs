@@ -40,8 +40,7 @@ fn sort(kind: &Kind) -> Option<Sort> {
 
 const ANSWERS: &[(u16, &str, Sort)] = &[
     (400, "no such task", Sort::Missing),
-    (400, "VM 100 already exists", Sort::Exists),
-    (400, "VM 9000 already exists", Sort::Exists),
+    (400, "\"vmid\": \"VM ", Sort::Exists),
     (400, "Only root may use this option", Sort::Forbidden),
     (400, "hotplug problem", Sort::Other),
     (400, "", Sort::Invalid),

@@ -10,6 +10,7 @@ use vmwright::proxmox::client::Client;
 use vmwright::proxmox::transport::{ApiRequest, ApiResponse, Transport, TransportError};
 
 /// A file of the reference data; tells loudly when it is not there.
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 pub fn path(name: &str) -> Option<PathBuf> {
     let root = std::env::var_os("VMWRIGHT_REFERENCE").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared"),
