@@ -7,8 +7,8 @@
 //!                     remote::Remote  (the door: run a script, get code and output)
 //! ```
 //!
-//! Happy path: `openssh::OpenSsh` keeps one master connection per machine, a `probes::Probe` says what to run and how
-//! to read the answer, `cloud_init::judge` turns `cloud-init status` into a verdict.
+//! Happy path: [`openssh::OpenSsh`] keeps one master connection per machine, a [`probes::Probe`] says what to run and how
+//! to read the answer, [`cloud_init::judge`] turns `cloud-init status` into a verdict.
 //!
 //! Failures are told apart by what the caller can do ([`remote::SshError`]): wait (not reachable), stop (the host key is
 //! not the one that was seen), fix the login (denied), look again (the connection was lost and the command may have run).
@@ -16,4 +16,6 @@
 //! This module knows nothing of Proxmox and of stages. It must never put a secret into an argument of a process, and
 //! never accept a host key that the caller did not allow.
 
+pub mod cloud_init;
+pub mod probes;
 pub mod remote;
