@@ -17,5 +17,8 @@
 //! never accept a host key that the caller did not allow.
 
 pub mod cloud_init;
+pub mod known_hosts;
 pub mod probes;
 pub mod remote;
+mod ssh_config;
+mod ssh_stderr;
