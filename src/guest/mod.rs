@@ -18,7 +18,13 @@
 
 pub mod cloud_init;
 pub mod known_hosts;
+pub mod openssh;
 pub mod probes;
 pub mod remote;
 mod ssh_config;
 mod ssh_stderr;
+
+#[cfg(test)]
+mod openssh_tests;
+#[cfg(test)]
+mod test_server;

@@ -112,7 +112,9 @@ pub(super) fn config(
     line(&format!("  ConnectTimeout {connect_timeout}"));
     line("  ServerAliveInterval 5");
     line("  ServerAliveCountMax 3");
+    // From here on for jump hosts too, whose `ssh` reads this file: nobody is there to answer their questions.
     line("Match all");
+    line("  BatchMode yes");
     match (&extra.config_file, user_config) {
         (Some(file), _) if file == "none" => {}
         (Some(file), _) => line(&format!("  Include {}", path(Path::new(file))?)),
