@@ -17,7 +17,9 @@
 //! never accept a host key that the caller did not allow.
 
 pub mod cloud_init;
+pub mod keys;
 pub mod known_hosts;
+pub mod node;
 pub mod openssh;
 pub mod probes;
 pub mod remote;
