@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::property::Properties;
+use super::property::{Properties, words};
 
 /// What the key `boot` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,8 @@ pub enum BootOrder {
 }
 
 impl BootOrder {
-    /// Reads the value of `boot`. `order` wins over `legacy` where both stand, as in Proxmox's own reading.
+    /// Reads the value of `boot`. `legacy` wins over `order` where both stand (qemu-server:
+    /// `device_bootorder`).
     pub fn parse(text: &str) -> Self {
         let unreadable = || Self::Unreadable(text.to_owned());
         if matches!(text.trim(), "" | "order=") {
@@ -28,23 +29,20 @@ impl BootOrder {
         if properties.iter().any(|(key, _)| !matches!(key, "legacy" | "order")) {
             return unreadable();
         }
-        if let Some(order) = properties.get("order") {
-            let devices: Vec<String> = order
-                .split(|c: char| c == ';' || c.is_whitespace())
-                .filter(|device| !device.is_empty())
-                .map(str::to_owned)
-                .collect();
-            return if devices.iter().all(|device| is_device(device)) {
-                Self::Devices(devices)
+        if let Some(kinds) = properties.get("legacy") {
+            let known = kinds.len() <= 4 && kinds.bytes().all(|b| b"acdn".contains(&b));
+            return if known {
+                Self::Legacy(kinds.to_owned())
             } else {
                 unreadable()
             };
         }
-        match properties.get("legacy") {
-            Some(kinds) if kinds.len() <= 4 && kinds.bytes().all(|b| b"acdn".contains(&b)) => {
-                Self::Legacy(kinds.to_owned())
-            }
-            Some(_) | None => unreadable(),
+        let order = properties.get("order").unwrap_or_default();
+        let devices: Vec<String> = words(order).map(str::to_owned).collect();
+        if devices.iter().all(|device| is_device(device)) {
+            Self::Devices(devices)
+        } else {
+            unreadable()
         }
     }
 
@@ -88,7 +86,7 @@ fn is_device(text: &str) -> bool {
 }
 
 impl fmt::Display for BootOrder {
-    /// As the API takes it. No devices print as the empty text, which is how Proxmox writes them.
+    /// As the API takes it. No devices print as the empty text, which Proxmox shows as a blank.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Devices(devices) if devices.is_empty() => Ok(()),
@@ -112,7 +110,7 @@ mod tests {
             ("order=scsi0;net0", BootOrder::of(["scsi0", "net0"])),
             ("order=virtio0", BootOrder::of(["virtio0"])),
             ("order=scsi0 ide2;;net0", BootOrder::of(["scsi0", "ide2", "net0"])),
-            ("legacy=cdn,order=hostpci0", BootOrder::of(["hostpci0"])),
+            ("legacy=cdn,order=hostpci0", legacy("cdn")),
             ("", BootOrder::Devices(vec![])),
             (" ", BootOrder::Devices(vec![])),
             ("order=", BootOrder::Devices(vec![])),

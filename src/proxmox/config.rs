@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::boot::BootOrder;
 use super::drive::{Drive, Slot, index_of, unused_volume};
 use super::nic::NicConfig;
-use super::property::{Properties, boolean};
+use super::property::{Properties, boolean, words};
 
 /// A VM's configuration: keys and their texts, in the order of the answer.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -242,12 +242,6 @@ impl VmConfig {
     }
 }
 
-/// The words of a list: `;`, `,` and white space part them (pve-common: `split_list`).
-fn words(list: &str) -> impl Iterator<Item = &str> {
-    list.split(|c: char| matches!(c, ';' | ',' | '\0') || c.is_whitespace())
-        .filter(|word| !word.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -421,15 +415,9 @@ mod tests {
 
     #[test]
     fn the_agent_and_hotplug_have_their_short_forms() {
-        for (text, enabled) in [
-            ("1", true),
-            ("1,type=virtio", true),
-            ("0", false),
-            ("enabled=0", false),
-            ("type=isa", false),
-        ] {
-            assert_eq!(config(json!({ "agent": text })).agent_enabled(), enabled, "{text}");
-        }
+        let enabled = |text: &str| config(json!({ "agent": text })).agent_enabled();
+        assert!(enabled("1") && enabled("1,type=virtio") && enabled("enabled=1"));
+        assert!(!enabled("0") && !enabled("enabled=0") && !enabled("type=isa"));
         assert!(!config(json!({})).agent_enabled());
         assert_eq!(config(json!({"hotplug": "0"})).hotplug(), set(&[]));
         assert_eq!(
@@ -462,44 +450,39 @@ mod tests {
         );
         let folder = root.join("reference/pve-recordings");
         let Ok(files) = std::fs::read_dir(&folder) else {
-            eprintln!("SKIPPED: the API recordings in {} are missing", folder.display());
-            return;
+            return eprintln!("SKIPPED: the API recordings in {} are missing", folder.display());
         };
-        let mut seen = 0;
+        let mut found = Vec::new();
         for file in files {
             let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
-            if let Ok(recording) = serde_json::from_str::<Value>(&text) {
-                for_each_config(&recording, &mut |data| {
-                    let vm = config(data.clone());
-                    for drive in vm.drives() {
-                        assert_eq!(vm.get(&drive.slot.to_string()), Some(drive.to_string().as_str()));
-                    }
-                    for nic in vm.nics() {
-                        assert_eq!(vm.get(&nic.key()), Some(nic.to_string().as_str()));
-                    }
-                    assert_eq!(vm.unreadable(), vec![]);
-                    assert!(vm.digest.is_some() && vm.smbios_uuid().is_some());
-                    if let Some(order) = vm.boot_order() {
-                        assert_eq!(vm.get("boot"), Some(order.to_string().as_str()));
-                    }
-                    seen += 1;
-                });
-            }
+            let recording = serde_json::from_str(&text).unwrap_or_default();
+            collect_configs(&recording, &mut found);
         }
-        assert!(seen > 10, "only {seen} configurations were found");
+        assert!(found.len() > 10, "only {} configurations were found", found.len());
+        for vm in found {
+            let drives = vm
+                .drives()
+                .into_iter()
+                .map(|drive| (drive.slot.to_string(), drive.to_string()));
+            let nics = vm.nics().into_iter().map(|nic| (nic.key(), nic.to_string()));
+            let boot = vm.boot_order().map(|order| ("boot".to_owned(), order.to_string()));
+            for (key, printed) in drives.chain(nics).chain(boot) {
+                assert_eq!(vm.get(&key).map(str::trim), Some(printed.as_str()));
+            }
+            assert_eq!(vm.unreadable(), vec![]);
+            assert!(vm.digest.is_some() && vm.smbios_uuid().is_some());
+        }
     }
 
-    /// Calls `visit` with every object below `value` that is a VM configuration.
-    fn for_each_config(value: &Value, visit: &mut impl FnMut(&Value)) {
+    /// Every object below `value` that is a VM configuration.
+    fn collect_configs(value: &Value, found: &mut Vec<VmConfig>) {
+        if value.get("digest").is_some() && value.get("smbios1").is_some() {
+            found.push(config(value.clone()));
+        }
         match value {
-            Value::Object(object) => {
-                if object.contains_key("digest") && object.contains_key("smbios1") {
-                    visit(value);
-                }
-                object.values().for_each(|inner| for_each_config(inner, visit));
-            }
-            Value::Array(list) => list.iter().for_each(|inner| for_each_config(inner, visit)),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            Value::Object(object) => object.values().for_each(|inner| collect_configs(inner, found)),
+            Value::Array(list) => list.iter().for_each(|inner| collect_configs(inner, found)),
+            _ => {}
         }
     }
 

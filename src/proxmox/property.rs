@@ -127,6 +127,12 @@ pub(super) fn canonical(text: &str) -> &str {
     }
 }
 
+/// The words of a list, which `;`, `,`, NUL and white space part (pve-common: `split_list`).
+pub(super) fn words(list: &str) -> impl Iterator<Item = &str> {
+    list.split(|c: char| matches!(c, ';' | ',' | '\0') || c.is_whitespace())
+        .filter(|word| !word.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
