@@ -58,8 +58,20 @@ pub struct LockGuard {
     key: VmKey,
     owner: Owner,
     /// The OS lock that tells others that we live; none on a shared filesystem.
-    alive: Option<File>,
+    alive: Option<OsLock>,
     released: bool,
+}
+
+/// An OS lock that is ours. It is freed explicitly: closing the file is not enough while a child that another thread is just
+/// starting still has a copy of the handle, until its `exec` closes that.
+#[derive(Debug)]
+struct OsLock(File);
+
+impl Drop for OsLock {
+    fn drop(&mut self) {
+        // Closing the file follows in any case.
+        let _ = FileExt::unlock(&self.0);
+    }
 }
 
 impl StateDir {
@@ -257,7 +269,7 @@ impl StateDir {
     }
 
     /// Takes the guard; none if another process holds it for longer than any of them should.
-    fn guard(&self, key: &VmKey) -> Result<Option<File>, StateError> {
+    fn guard(&self, key: &VmKey) -> Result<Option<OsLock>, StateError> {
         let path = self.path().join("locks").join(format!(".guard-{key}"));
         let begun = Instant::now();
         let mut pause = Duration::from_millis(1);
@@ -274,13 +286,13 @@ impl StateDir {
     }
 
     /// Takes an OS lock; none if it is held.
-    fn try_os_lock(&self, path: &Path) -> Result<Option<File>, StateError> {
+    fn try_os_lock(&self, path: &Path) -> Result<Option<OsLock>, StateError> {
         let file = self
             .store
             .lock_file(path)
             .map_err(|e| StateError::io(e, "open the lock file", path))?;
         match FileExt::try_lock(&file) {
-            Ok(()) => Ok(Some(file)),
+            Ok(()) => Ok(Some(OsLock(file))),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(e)) => Err(StateError::io(e, "lock", path)),
         }

@@ -269,45 +269,18 @@ fn a_step_that_the_machine_does_not_have_is_not_written() {
     assert!(matches!(error.kind, StateErrorKind::WrongKey { .. }));
 }
 
-/// A disk that is full for everything that is written.
-#[derive(Debug)]
-struct FullDisk;
-
-impl Store for FullDisk {
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        DirectoryStore.create_dir(path)
-    }
-    fn write_atomic(&self, _: &Path, _: &[u8]) -> io::Result<()> {
-        Err(rustix::io::Errno::NOSPC.into())
-    }
-    fn append(&self, path: &Path, content: &[u8], sync: bool) -> io::Result<()> {
-        DirectoryStore.append(path, &content[..content.len() / 2], sync)?;
-        Err(rustix::io::Errno::NOSPC.into())
-    }
-    fn rename_dir(&self, from: &Path, to: &Path) -> io::Result<()> {
-        DirectoryStore.rename_dir(from, to)
-    }
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        DirectoryStore.remove_file(path)
-    }
-    fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        DirectoryStore.remove_dir(path)
-    }
-    fn lock_file(&self, path: &Path) -> io::Result<fs::File> {
-        DirectoryStore.lock_file(path)
-    }
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        DirectoryStore.read(path)
-    }
-    fn list(&self, path: &Path) -> io::Result<Vec<std::ffi::OsString>> {
-        DirectoryStore.list(path)
-    }
-    fn facts(&self, path: &Path) -> io::Result<Facts> {
-        DirectoryStore.facts(path)
-    }
-    fn filesystem(&self, path: &Path) -> io::Result<Filesystem> {
-        DirectoryStore.filesystem(path)
-    }
+/// A disk that is full for every file that is replaced.
+fn full_disk() -> Arc<dyn Store> {
+    let no_space = || Fate::Fails(rustix::io::Errno::NOSPC.into());
+    Arc::new(GatedStore::new(Arc::new(DirectoryStore), move |effect| match effect {
+        Effect::WriteAtomic(_) => no_space(),
+        Effect::Append(_)
+        | Effect::CreateDir(_)
+        | Effect::RenameDir(..)
+        | Effect::RemoveFile(_)
+        | Effect::RemoveDir(_)
+        | Effect::LockFile(_) => Fate::Happens,
+    }))
 }
 
 #[test]
@@ -315,7 +288,7 @@ fn a_full_disk_is_told_and_keeps_what_was_there() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("state");
     let state = StateDir::open(&root).unwrap();
-    let full = StateDir::open_with(&root, Arc::new(FullDisk), Identity::current()).unwrap();
+    let full = StateDir::open_with(&root, full_disk(), Identity::current()).unwrap();
     let guard = locked(&state);
     state.write_record(&guard, &record(0)).unwrap();
     let error = full.write_record(&guard, &record(1)).unwrap_err();
@@ -341,16 +314,21 @@ fn a_full_disk_is_told_and_keeps_what_was_there() {
 fn a_journal_goes_on_after_an_append_that_failed_half_way() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("state");
-    let full = StateDir::open_with(&root, Arc::new(FullDisk), Identity::current()).unwrap();
-    let journal = full.open_journal(crate::secret::Redactor::default());
-    for _ in 0..2 {
-        let error = journal.append(&serde_json::json!({"event": "lost"})).unwrap_err();
-        assert_eq!(error.kind, StateErrorKind::DiskFull);
-    }
-    let text = fs::read(journal.path()).unwrap();
-    assert_eq!(
-        text, b"{\"event\"\n{\"event\"",
-        "half a line, then a new line and half of that"
-    );
-    assert!(full.read_run(journal.run()).unwrap().torn);
+    let short = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let is_short = short.clone();
+    let store = GatedStore::new(Arc::new(DirectoryStore), move |effect| match effect {
+        Effect::Append(path) if is_short.swap(false, std::sync::atomic::Ordering::SeqCst) => {
+            DirectoryStore.append(path, b"{\"event\":\"lo", false).unwrap();
+            Fate::Fails(rustix::io::Errno::NOSPC.into())
+        }
+        _ => Fate::Happens,
+    });
+    let state = StateDir::open_with(&root, Arc::new(store), Identity::current()).unwrap();
+    let journal = state.open_journal(crate::secret::Redactor::default());
+    let error = journal.append(&serde_json::json!({"event": "lost"})).unwrap_err();
+    assert_eq!(error.kind, StateErrorKind::DiskFull);
+    journal.append(&serde_json::json!({"event": "kept"})).unwrap();
+    let log = state.read_run(journal.run()).unwrap();
+    assert_eq!(log.events, [serde_json::json!({"event": "kept"})]);
+    assert_eq!((log.torn, log.damaged), (false, vec![1]));
 }

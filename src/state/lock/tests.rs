@@ -13,7 +13,7 @@ use super::super::identity::{Identity, Processes};
 use super::super::owner::tests::somebody;
 use super::super::owner::{Doubt, Proof};
 use super::super::record::tests::phases;
-use super::super::{DirectoryStore, Record, Store};
+use super::super::{DirectoryStore, Effect, Fate, GatedStore, Record, Store};
 use super::*;
 use crate::diagnose::Exit;
 
@@ -320,50 +320,24 @@ fn unlocking_ends_what_was_shown_and_nothing_else() {
 }
 
 /// A directory on NFS, where an OS lock must not even be tried.
-#[derive(Debug)]
-struct Nfs;
-
-impl Store for Nfs {
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        DirectoryStore.create_dir(path)
-    }
-    fn write_atomic(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-        DirectoryStore.write_atomic(path, content)
-    }
-    fn append(&self, path: &Path, content: &[u8], sync: bool) -> io::Result<()> {
-        DirectoryStore.append(path, content, sync)
-    }
-    fn rename_dir(&self, from: &Path, to: &Path) -> io::Result<()> {
-        DirectoryStore.rename_dir(from, to)
-    }
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        DirectoryStore.remove_file(path)
-    }
-    fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        DirectoryStore.remove_dir(path)
-    }
-    fn lock_file(&self, path: &Path) -> io::Result<File> {
-        panic!("an OS lock on NFS: {}", path.display())
-    }
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        DirectoryStore.read(path)
-    }
-    fn list(&self, path: &Path) -> io::Result<Vec<std::ffi::OsString>> {
-        DirectoryStore.list(path)
-    }
-    fn facts(&self, path: &Path) -> io::Result<super::super::store::Facts> {
-        DirectoryStore.facts(path)
-    }
-    fn filesystem(&self, _: &Path) -> io::Result<Filesystem> {
-        Ok(Filesystem::Shared("NFS"))
-    }
+fn nfs() -> Arc<dyn Store> {
+    let gate = |effect: Effect<'_>| match effect {
+        Effect::LockFile(path) => panic!("an OS lock on NFS: {}", path.display()),
+        Effect::CreateDir(_)
+        | Effect::WriteAtomic(_)
+        | Effect::Append(_)
+        | Effect::RenameDir(..)
+        | Effect::RemoveFile(_)
+        | Effect::RemoveDir(_) => Fate::Happens,
+    };
+    Arc::new(GatedStore::new(Arc::new(DirectoryStore), gate).on(Filesystem::Shared("NFS")))
 }
 
 #[test]
 fn on_a_shared_filesystem_mkdir_alone_decides_and_nobody_takes_over() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("state");
-    let on = |host: &str| StateDir::open_with(&root, Arc::new(Nfs), somebody(host, "boot", 77, 100)).unwrap();
+    let on = |host: &str| StateDir::open_with(&root, nfs(), somebody(host, "boot", 77, 100)).unwrap();
     let (ctl, laptop) = (on("ctl"), on("laptop"));
     assert_eq!(ctl.warnings().unwrap()[0].code, "state/network-filesystem");
     let guard = take(&ctl).unwrap();
