@@ -13,10 +13,12 @@
 //! wait_lock: 5m
 //! ```
 
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
-use serde::de::Error as _;
+use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::{Forks, Limit, LogFormat, OutputFormat, duration};
@@ -42,11 +44,11 @@ pub const KEYS: &[&str] = &[
 pub(super) struct FileSettings {
     #[serde(deserialize_with = "path")]
     pub(super) state_dir: Option<PathBuf>,
-    #[serde(deserialize_with = "number_or_word")]
+    #[serde(deserialize_with = "word")]
     pub(super) forks: Option<Forks>,
-    #[serde(deserialize_with = "number_or_word")]
+    #[serde(deserialize_with = "word")]
     pub(super) clone_limit_per_storage: Option<Limit>,
-    #[serde(deserialize_with = "number_or_word")]
+    #[serde(deserialize_with = "word")]
     pub(super) migrate_limit_per_node: Option<Limit>,
     #[serde(deserialize_with = "path")]
     pub(super) known_hosts: Option<PathBuf>,
@@ -63,10 +65,10 @@ pub(super) struct FileSettings {
 }
 
 /// Reads a file's text.
-pub(super) fn parse(text: &str, name: &str) -> Result<FileSettings, Diagnostic> {
+pub(super) fn parse(text: &str, name: &str) -> Result<FileSettings, Box<Diagnostic>> {
     match serde_yaml::from_str::<Option<FileSettings>>(text) {
         Ok(settings) => Ok(settings.unwrap_or_default()),
-        Err(error) => Err(diagnostic(&error, name)),
+        Err(error) => Err(Box::new(diagnostic(&error, name))),
     }
 }
 
@@ -123,72 +125,91 @@ fn diagnostic(error: &serde_yaml::Error, name: &str) -> Diagnostic {
     }
 }
 
-fn path<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
-    let text = String::deserialize(from)?;
-    if text.is_empty() {
-        return Err(D::Error::custom("the path is empty"));
+/// Reads a scalar through a function. An error that is raised inside a visitor gets the value's place; one that is raised
+/// after it would get that of the whole mapping.
+struct Scalar<F> {
+    expecting: &'static str,
+    read: F,
+}
+
+impl<T, F: Fn(&str) -> Result<T, String>> Visitor<'_> for Scalar<F> {
+    type Value = Option<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expecting)
     }
-    Ok(Some(PathBuf::from(text)))
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Option<T>, E> {
+        (self.read)(text).map(Some).map_err(E::custom)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Option<T>, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Option<T>, E> {
+        self.visit_str(&number.to_string())
+    }
+}
+
+/// One path or a list of them.
+struct Paths;
+
+impl<'de> Visitor<'de> for Paths {
+    type Value = Option<Vec<PathBuf>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a path or a list of paths")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        to_path(text).map(|path| Some(vec![path])).map_err(E::custom)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        let mut paths = Vec::new();
+        while let Some(text) = items.next_element::<String>()? {
+            paths.push(to_path(&text).map_err(A::Error::custom)?);
+        }
+        Ok(Some(paths))
+    }
+}
+
+fn to_path(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() {
+        Err("the path is empty".to_owned())
+    } else {
+        Ok(PathBuf::from(text))
+    }
+}
+
+fn path<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
+    from.deserialize_any(Scalar {
+        expecting: "a path",
+        read: to_path,
+    })
 }
 
 fn paths<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<PathBuf>>, D::Error> {
-    /// One path needs no list.
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "a path or a list of paths")]
-    enum OneOrMany {
-        One(PathBuf),
-        Many(Vec<PathBuf>),
-    }
-    let paths = match OneOrMany::deserialize(from)? {
-        OneOrMany::One(path) => vec![path],
-        OneOrMany::Many(paths) => paths,
-    };
-    if paths.iter().any(|path| path.as_os_str().is_empty()) {
-        return Err(D::Error::custom("a path is empty"));
-    }
-    Ok(Some(paths))
-}
-
-fn number_or_word<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: std::str::FromStr<Err = String>,
-{
-    /// As YAML reads it.
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "a whole number or a word")]
-    enum Scalar {
-        Number(i64),
-        Word(String),
-    }
-    let text = match Scalar::deserialize(from)? {
-        Scalar::Number(number) => number.to_string(),
-        Scalar::Word(word) => word,
-    };
-    text.parse().map(Some).map_err(D::Error::custom)
+    from.deserialize_any(Paths)
 }
 
 fn word<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
-    T: std::str::FromStr<Err = String>,
+    T: FromStr<Err = String>,
 {
-    String::deserialize(from)?.parse().map(Some).map_err(D::Error::custom)
+    from.deserialize_any(Scalar {
+        expecting: "a number or a word",
+        read: str::parse,
+    })
 }
 
 fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    /// As YAML reads it: a plain number is told to need a unit.
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "a duration such as 30s or 5m")]
-    enum Scalar {
-        Number(i64),
-        Text(String),
-    }
-    let text = match Scalar::deserialize(from)? {
-        Scalar::Number(number) => number.to_string(),
-        Scalar::Text(text) => text,
-    };
-    duration::parse(&text).map(Some).map_err(D::Error::custom)
+    from.deserialize_any(Scalar {
+        expecting: "a duration such as 30s or 5m",
+        read: |text: &str| duration::parse(text).map_err(|e| e.to_string()),
+    })
 }
 
 #[cfg(test)]
@@ -284,9 +305,14 @@ wait_lock: 1h30m
                 "vault_password_files: {a: b}\n",
                 "vault_password_files",
                 1,
-                "vault_password_files: a path or a list of paths",
+                "vault_password_files: invalid type: map, expected a path or a list of paths",
             ),
-            ("forks: [1]\n", "forks", 1, "forks: a whole number or a word"),
+            (
+                "forks: [1]\n",
+                "forks",
+                1,
+                "forks: invalid type: sequence, expected a number or a word",
+            ),
         ];
         for (text, key, line, message) in cases {
             let said = parse(text, "vmwright.yaml").unwrap_err();

@@ -51,12 +51,9 @@ pub fn classify(f_type: u64) -> Filesystem {
 #[cfg(target_os = "linux")]
 pub(super) fn of(path: &Path) -> io::Result<Filesystem> {
     let stat = rustix::fs::statfs(path)?;
-    #[expect(
-        clippy::unnecessary_cast,
-        clippy::cast_sign_loss,
-        reason = "the field is i64, u32 or u64 by architecture, and only its low 32 bits count"
-    )]
-    Ok(classify(stat.f_type as u64))
+    // i64, u64 or u32, by architecture and C library.
+    let f_type = i128::from(stat.f_type) & 0xFFFF_FFFF;
+    Ok(classify(u64::try_from(f_type).unwrap_or_default()))
 }
 
 /// Elsewhere nothing is known, so nothing is proven.

@@ -27,6 +27,8 @@
 //! A holder looks whether the lock is still its own before each write ([`LockGuard::check`]), and never removes a lock that
 //! has another operation id in it.
 
+mod held;
+
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,6 +37,9 @@ use std::time::{Duration, Instant};
 use fs2::{FileExt, TryLockError};
 use jiff::Timestamp;
 
+use held::age;
+pub use held::{LockError, LockState};
+
 use super::StateDir;
 use super::error::{StateError, StateErrorKind};
 use super::filesystem::Filesystem;
@@ -42,46 +47,9 @@ use super::identity::Process;
 use super::owner::{Doubt, Evidence, Owner, OwnerFile, Verdict, judge};
 use super::record::VmKey;
 use super::store::temp_path;
-use crate::diagnose::{Diagnostic, Exit, Place};
-use crate::settings::duration;
 
 /// How long the guard is waited for. It is held for a few file operations, so only a stopped process can need more.
 const GUARD_PATIENCE: Duration = Duration::from_secs(10);
-
-/// The lock was not given.
-#[derive(Debug, thiserror::Error)]
-pub enum LockError {
-    /// Somebody else has it. Nothing was touched.
-    #[error("the lock {} is held: {why_not_taken_over}", path.display())]
-    Held {
-        /// The lock's directory.
-        path: PathBuf,
-        /// The holder, where it can be read.
-        owner: Option<Box<Owner>>,
-        /// For how long it has been held, by this host's clock.
-        age: Option<Duration>,
-        /// Whether the holder lives, or what is missing for a proof that it does not.
-        verdict: Verdict,
-        /// The verdict in words.
-        why_not_taken_over: String,
-    },
-    /// The state directory failed.
-    #[error(transparent)]
-    State(#[from] StateError),
-}
-
-/// A lock that somebody holds, for `status` and `unlock`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LockState {
-    /// The lock's directory.
-    pub path: PathBuf,
-    /// The holder, where it can be read.
-    pub owner: Option<Owner>,
-    /// For how long it has been held, by this host's clock.
-    pub age: Option<Duration>,
-    /// Whether the holder lives. A dead one's lock is taken over by the next run.
-    pub verdict: Verdict,
-}
 
 /// The right to work on one VM. Dropping it gives the lock back.
 #[derive(Debug)]
@@ -90,8 +58,20 @@ pub struct LockGuard {
     key: VmKey,
     owner: Owner,
     /// The OS lock that tells others that we live; none on a shared filesystem.
-    alive: Option<File>,
+    alive: Option<OsLock>,
     released: bool,
+}
+
+/// An OS lock that is ours. It is freed explicitly: closing the file is not enough while a child that another thread is just
+/// starting still has a copy of the handle, until its `exec` closes that.
+#[derive(Debug)]
+struct OsLock(File);
+
+impl Drop for OsLock {
+    fn drop(&mut self) {
+        // Closing the file follows in any case.
+        let _ = FileExt::unlock(&self.0);
+    }
 }
 
 impl StateDir {
@@ -289,7 +269,7 @@ impl StateDir {
     }
 
     /// Takes the guard; none if another process holds it for longer than any of them should.
-    fn guard(&self, key: &VmKey) -> Result<Option<File>, StateError> {
+    fn guard(&self, key: &VmKey) -> Result<Option<OsLock>, StateError> {
         let path = self.path().join("locks").join(format!(".guard-{key}"));
         let begun = Instant::now();
         let mut pause = Duration::from_millis(1);
@@ -306,13 +286,13 @@ impl StateDir {
     }
 
     /// Takes an OS lock; none if it is held.
-    fn try_os_lock(&self, path: &Path) -> Result<Option<File>, StateError> {
+    fn try_os_lock(&self, path: &Path) -> Result<Option<OsLock>, StateError> {
         let file = self
             .store
             .lock_file(path)
             .map_err(|e| StateError::io(e, "open the lock file", path))?;
         match FileExt::try_lock(&file) {
-            Ok(()) => Ok(Some(file)),
+            Ok(()) => Ok(Some(OsLock(file))),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(e)) => Err(StateError::io(e, "lock", path)),
         }
@@ -435,72 +415,6 @@ impl Drop for LockGuard {
             tracing::warn!(%error, "the lock was not given back");
         }
     }
-}
-
-impl From<LockState> for LockError {
-    fn from(state: LockState) -> Self {
-        Self::Held {
-            why_not_taken_over: state.verdict.reason(),
-            path: state.path,
-            owner: state.owner.map(Box::new),
-            age: state.age,
-            verdict: state.verdict,
-        }
-    }
-}
-
-impl LockError {
-    /// What the user is told, about the VM `name` of `host`.
-    pub fn diagnostic(&self, host: &str, name: &str) -> Diagnostic {
-        match self {
-            Self::State(error) => error.diagnostic().host(host),
-            Self::Held {
-                path,
-                owner,
-                age,
-                verdict,
-                why_not_taken_over,
-            } => {
-                let holder = owner
-                    .as_deref()
-                    .map_or_else(|| "somebody unknown".to_owned(), Owner::to_string);
-                let since = age.map_or_else(String::new, |age| format!(", since {}", duration::show_seconds(age)));
-                let said = Diagnostic::error("state/locked", format!("{name} is locked by {holder}{since}"))
-                    .host(host)
-                    .at(Place::path(path))
-                    .rule(why_not_taken_over.clone())
-                    .exit(Exit::Locked);
-                match verdict {
-                    Verdict::Alive | Verdict::Dead(_) => said
-                        .help("let it end, then run the same command again; nothing was touched")
-                        .help("or wait for it: --wait-lock 5m"),
-                    Verdict::Unproven(_) => {
-                        let look = owner.as_deref().map_or_else(
-                            || "make sure that no vmwright works on this VM".to_owned(),
-                            |o| format!("make sure that it has ended: on {}, `ps -p {}`", o.host, o.pid),
-                        );
-                        said.help(look)
-                            .help(format!("then: vmwright unlock {host} --confirm {name}"))
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl std::fmt::Display for Owner {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "`{}` (pid {} on {}, user {})",
-            self.command, self.pid, self.host, self.user
-        )
-    }
-}
-
-/// How long ago `since` was; nothing if clocks disagree.
-fn age(since: Timestamp, now: Timestamp) -> Duration {
-    Duration::try_from(now.duration_since(since)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@
 
 pub mod error;
 pub mod filesystem;
+pub mod gated;
 pub mod identity;
 pub mod journal;
 pub mod lock;
@@ -32,6 +33,7 @@ use uuid::Uuid;
 
 pub use error::{StateError, StateErrorKind};
 pub use filesystem::Filesystem;
+pub use gated::{Effect, Fate, GatedStore};
 pub use identity::Identity;
 pub use journal::{Journal, RunFile, RunLog};
 pub use lock::{LockError, LockGuard, LockState};
