@@ -27,6 +27,8 @@ mod ssh_config;
 mod ssh_stderr;
 
 #[cfg(test)]
+mod cloud_init_recordings;
+#[cfg(test)]
 mod openssh_tests;
 #[cfg(test)]
 mod test_server;
