@@ -24,6 +24,8 @@ pub mod openssh;
 pub mod probes;
 pub mod remote;
 mod ssh_config;
+mod ssh_exec;
+mod ssh_process;
 mod ssh_stderr;
 
 #[cfg(test)]

@@ -358,3 +358,62 @@ async fn nothing_is_left_behind() {
     drop(world);
     assert!(!home.exists());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_ended_by_itself_is_replaced() {
+    let Some(world) = World::new().await else { return };
+    world.run(Command::new("true", TIME)).await.expect("an output");
+    let folders = std::fs::read_dir(world.client.home()).expect("a folder").flatten();
+    let socket = folders
+        .map(|e| e.path().join("master"))
+        .find(|p| p.exists())
+        .expect("a control socket");
+    let ended = std::process::Command::new("ssh")
+        .arg("-S")
+        .arg(&socket)
+        .args(["-O", "exit", "web1"])
+        .output();
+    assert!(ended.expect("ssh").status.success());
+    assert!(
+        world
+            .run(Command::new("true", TIME))
+            .await
+            .expect("an output")
+            .success()
+    );
+    assert_eq!(world.server.connections.load(Ordering::SeqCst), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_commands_at_once_share_the_connection() {
+    let Some(world) = World::new().await else { return };
+    let commands: Vec<Command> = (0..20).map(|i| Command::new(format!("echo {i}"), TIME)).collect();
+    let outputs = futures_util::future::join_all(commands.iter().map(|c| world.run(c.clone()))).await;
+    for (i, output) in outputs.into_iter().enumerate() {
+        assert_eq!(output.expect("an output").text(), format!("{i}\n"));
+    }
+    assert_eq!(world.server.connections.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_that_answers_without_a_login_is_not_reachable() {
+    let Some(world) = World::new().await else { return };
+    let mute = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let target = SshTarget {
+        port: mute.local_addr().expect("an address").port(),
+        ..world.target.clone()
+    };
+    let options = Options {
+        connect_timeout: Duration::from_secs(1),
+        user_config: UserConfig::Ignore,
+    };
+    let client = OpenSsh::new(options).expect("a client");
+    let error = client
+        .run(&target, &world.known(), &Command::new("true", TIME))
+        .await
+        .expect_err("mute");
+    assert!(
+        matches!(&error, SshError::NotReachable(text) if text.contains("timed out")),
+        "{error:?}"
+    );
+}
