@@ -16,10 +16,12 @@
 //! This module knows nothing of Proxmox and of stages. It must never put a secret into an argument of a process, and
 //! never accept a host key that the caller did not allow.
 
+pub mod addresses;
 pub mod cloud_init;
 pub mod keys;
 pub mod known_hosts;
 pub mod node;
+mod node_scripts;
 pub mod openssh;
 pub mod probes;
 pub mod remote;

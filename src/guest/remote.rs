@@ -1,6 +1,6 @@
 //! The door to machines: run a script there, look at their host keys.
 //!
-//! [`Remote`] is one of the four doors to the world. Behind it stands `OpenSsh`, or a
+//! [`Remote`] is one of the four doors to the world. Behind it stands [`OpenSsh`](super::openssh::OpenSsh), or a
 //! simulation. What goes through is a [`Command`]; what comes back is its [`Output`], whatever its exit code, or an
 //! [`SshError`] when there is no exit code.
 
