@@ -11,7 +11,7 @@
 //! Everything lives in one private folder (0700, short, since a socket's path may have 108 bytes), removed at drop. A
 //! master that nobody uses ends after 60 s, also when this process was killed.
 //!
-//! Failures: before the command is sent, `ssh`'s words are classified ([`super::ssh_stderr`]); after it was sent, a broken
+//! Failures: before the command is sent, `ssh`'s words are classified (`ssh_stderr`); after it was sent, a broken
 //! connection is [`SshError::Lost`] and a missing answer [`SshError::TimedOut`], and the master is dropped. Remote
 //! commands run under `timeout`, so giving up here ends them there.
 
