@@ -14,12 +14,17 @@
 //! This module never prints, and never puts a password into a URL or a log.
 
 mod none;
+pub mod pihole;
+
+#[cfg(test)]
+mod pihole_tests;
 
 use std::net::IpAddr;
 
 use futures_util::future::BoxFuture;
 
 pub use none::NoDns;
+pub use pihole::Pihole;
 
 /// One address record: a fully qualified name and an address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

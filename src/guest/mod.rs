@@ -16,16 +16,22 @@
 //! This module knows nothing of Proxmox and of stages. It must never put a secret into an argument of a process, and
 //! never accept a host key that the caller did not allow.
 
+pub mod addresses;
 pub mod cloud_init;
 pub mod keys;
 pub mod known_hosts;
 pub mod node;
+mod node_scripts;
 pub mod openssh;
 pub mod probes;
 pub mod remote;
 mod ssh_config;
+mod ssh_exec;
+mod ssh_process;
 mod ssh_stderr;
 
+#[cfg(test)]
+mod cloud_init_recordings;
 #[cfg(test)]
 mod openssh_tests;
 #[cfg(test)]

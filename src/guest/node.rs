@@ -17,8 +17,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::node_scripts::{MISSING, NOT_A_FOLDER, NOT_WRITABLE, list_script, read_script, remove_script, write_script};
 use super::probes::MARK;
-use super::remote::{Command, HostKeys, Output, Remote, SshError, shell_word};
+use super::remote::{Command, HostKeys, Output, Remote, SshError};
 use crate::machine::SshTarget;
 
 /// Bounds one command on the node.
@@ -191,59 +192,6 @@ impl Folder<'_> {
     }
 }
 
-/// Exit codes of the scripts, away from those of the tools.
-const MISSING: i32 = 71;
-const NOT_A_FOLDER: i32 = 72;
-const NOT_WRITABLE: i32 = 73;
-const WRITE_FAILED: i32 = 74;
-
-fn prologue(path: &str) -> String {
-    format!("export LC_ALL=C; d={}\n", shell_word(path))
-}
-
-/// Prints the mark, one word, and the content as it is on disk then.
-fn write_script(path: &str, name: &str) -> String {
-    let name = shell_word(name);
-    format!(
-        "{}umask 077\n\
-         if [ ! -e \"$d\" ]; then [ -d \"${{d%/*}}\" ] || exit {MISSING}; (umask 022; mkdir \"$d\") || exit {NOT_WRITABLE}; fi\n\
-         [ -d \"$d\" ] || exit {NOT_A_FOLDER}\n\
-         [ -w \"$d\" ] || exit {NOT_WRITABLE}\n\
-         f=\"$d/\"{name}; t=\"$d/.vmwright-$$-\"{name}\n\
-         trap 'rm -f \"$t\"' EXIT; trap 'exit 1' HUP INT TERM\n\
-         cat > \"$t\" || exit {WRITE_FAILED}\n\
-         if [ -f \"$f\" ] && cmp -s \"$t\" \"$f\"; then w=unchanged; else\n\
-         if [ -e \"$f\" ]; then w=replaced; else w=created; fi\n\
-         {{ sync -d \"$t\" || sync; }} 2>/dev/null\n\
-         mv -f \"$t\" \"$f\" || exit {WRITE_FAILED}; fi\n\
-         echo {MARK}; echo $w; cat \"$f\"",
-        prologue(path)
-    )
-}
-
-fn read_script(path: &str, name: &str) -> String {
-    let name = shell_word(name);
-    format!(
-        "{}f=\"$d/\"{name}\necho {MARK}; [ -e \"$f\" ] || {{ echo absent; exit 0; }}\necho there; cat \"$f\"",
-        prologue(path)
-    )
-}
-
-fn list_script(path: &str) -> String {
-    format!(
-        "{}echo {MARK}; echo list; [ -e \"$d\" ] || exit 0\n[ -d \"$d\" ] || exit {NOT_A_FOLDER}\nls -1 \"$d\"",
-        prologue(path)
-    )
-}
-
-fn remove_script(path: &str, name: &str) -> String {
-    let name = shell_word(name);
-    format!(
-        "{}f=\"$d/\"{name}\necho {MARK}; [ -e \"$f\" ] || {{ echo absent; exit 0; }}\nrm -f \"$f\" && [ ! -e \"$f\" ] && echo removed",
-        prologue(path)
-    )
-}
-
 /// The word after the mark, and everything after its line.
 fn answer(path: &str, output: &Output) -> Result<(String, Vec<u8>), FolderError> {
     let place = path.to_owned();
@@ -354,6 +302,7 @@ pub fn absolute(path: &str) -> Result<&str, FolderError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::node_scripts::WRITE_FAILED;
     use futures_util::future::BoxFuture;
 
     use super::*;

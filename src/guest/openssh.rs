@@ -11,42 +11,41 @@
 //! Everything lives in one private folder (0700, short, since a socket's path may have 108 bytes), removed at drop. A
 //! master that nobody uses ends after 60 s, also when this process was killed.
 //!
-//! Failures: before the command is sent, `ssh`'s words are classified ([`super::ssh_stderr`]); after it was sent, a broken
+//! Failures: before the command is sent, `ssh`'s words are classified (`ssh_stderr`); after it was sent, a broken
 //! connection is [`SshError::Lost`] and a missing answer [`SshError::TimedOut`], and the master is dropped. Remote
 //! commands run under `timeout`, so giving up here ends them there.
 
 use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, join3};
+use futures_util::future::BoxFuture;
 use openssh::Session;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use super::known_hosts;
 use super::probes::public_key;
-use super::remote::{Command, HostKeys, Output, Remote, SshError, shell_word};
+use super::remote::{Command, HostKeys, Output, Remote, SshError};
 use super::ssh_config::{HostKeyLines, config};
+use super::ssh_exec::{GRACE, execute, is_timeout, remote_line, whole_seconds};
+use super::ssh_process::{LOGIN, bounded, is_direct, no_program, private_folder, quiet, setup, ssh};
 use super::ssh_stderr::classify;
 use crate::machine::SshTarget;
 
 pub use super::ssh_config::UserConfig;
 
-/// How long a remote command may outlive its time before this side gives up: `timeout -k 5`, and the way back.
-const GRACE: Duration = Duration::from_secs(10);
-/// A login after the connection stands: key exchange, and what PAM does.
-const LOGIN: Duration = Duration::from_secs(20);
+/// Commands at once over one connection; sshd allows ten (`MaxSessions`), and a node serves many hosts.
+const AT_ONCE: usize = 8;
 /// The longest base folder, in bytes, so that the path of a control socket stays below 104 bytes (the smallest limit).
 const BASE_MAX: usize = 58;
 
@@ -82,6 +81,19 @@ struct Slot {
     config: PathBuf,
     direct: OnceCell<bool>,
     session: tokio::sync::Mutex<Option<Arc<Session>>>,
+    commands: Semaphore,
+}
+
+impl Slot {
+    fn new(target: &SshTarget, config: PathBuf) -> Self {
+        Self {
+            target: target.clone(),
+            config,
+            direct: OnceCell::new(),
+            session: tokio::sync::Mutex::new(None),
+            commands: Semaphore::new(AT_ONCE),
+        }
+    }
 }
 
 impl OpenSsh {
@@ -125,12 +137,7 @@ impl OpenSsh {
             return Ok(Arc::clone(slot));
         }
         slots.retain(|_, slot| slot.target != *target);
-        let slot = Arc::new(Slot {
-            target: target.clone(),
-            config: self.file("c", text.as_bytes())?,
-            direct: OnceCell::new(),
-            session: tokio::sync::Mutex::new(None),
-        });
+        let slot = Arc::new(Slot::new(target, self.file("c", text.as_bytes())?));
         slots.insert(text, Arc::clone(&slot));
         Ok(slot)
     }
@@ -196,7 +203,11 @@ impl OpenSsh {
             }
             *kept = None;
         }
-        if *slot.direct.get_or_try_init(|| is_direct(slot)).await? {
+        if *slot
+            .direct
+            .get_or_try_init(|| is_direct(&slot.config, &slot.target.alias))
+            .await?
+        {
             self.knock(&slot.target).await?;
         }
         let session = Arc::new(self.master(slot).await?);
@@ -268,6 +279,11 @@ impl OpenSsh {
 
     async fn run_command(&self, target: &SshTarget, keys: &HostKeys, command: &Command) -> Result<Output, SshError> {
         let slot = self.slot(target, keys)?;
+        let _permit = slot
+            .commands
+            .acquire()
+            .await
+            .map_err(|e| SshError::Setup(e.to_string()))?;
         let session = self.session(&slot).await?;
         let began = Instant::now();
         let line = remote_line(&target.user, command);
@@ -383,13 +399,8 @@ impl Remote for OpenSsh {
         Box::pin(async move {
             let throwaway = HostKeys::LearnInto(self.home.path().join("scan"));
             let text = self.config_text(target, &throwaway)?;
-            let slot = Slot {
-                target: target.clone(),
-                config: self.file("c", text.as_bytes())?,
-                direct: OnceCell::new(),
-                session: tokio::sync::Mutex::new(None),
-            };
-            let mut found = match is_direct(&slot).await? {
+            let slot = Slot::new(target, self.file("c", text.as_bytes())?);
+            let mut found = match is_direct(&slot.config, &slot.target.alias).await? {
                 true => self.scan_directly(target).await?,
                 false => self.scan_by_ssh(target).await?,
             };
@@ -398,85 +409,6 @@ impl Remote for OpenSsh {
             Ok(found)
         })
     }
-}
-
-/// What the far side's login shell gets.
-fn remote_line(user: &str, command: &Command) -> String {
-    let sudo = match command.sudo && user != "root" {
-        true => "sudo -n ",
-        false => "",
-    };
-    let seconds = whole_seconds(command).as_secs();
-    format!("{sudo}timeout -k 5 {seconds} sh -c {}", shell_word(&command.script))
-}
-
-fn whole_seconds(command: &Command) -> Duration {
-    Duration::from_secs(command.timeout.as_secs() + u64::from(command.timeout.subsec_nanos() > 0))
-        .max(Duration::from_secs(1))
-}
-
-/// Whether the exit code is `timeout`'s own: 124, or 137 after the kill.
-fn is_timeout(output: &Output, command: &Command, took: Duration) -> bool {
-    matches!(output.code, Some(124 | 137)) && took >= whole_seconds(command)
-}
-
-/// Runs a line on a master.
-async fn execute(session: &Session, line: &str, command: &Command) -> Result<Output, SshError> {
-    let input = match command.stdin {
-        Some(_) => openssh::Stdio::piped(),
-        None => openssh::Stdio::null(),
-    };
-    let mut child = session
-        .raw_command(line)
-        .stdin(input)
-        .stdout(openssh::Stdio::piped())
-        .stderr(openssh::Stdio::piped())
-        .spawn()
-        .await
-        .map_err(lost)?;
-    let (stdin, stdout, stderr) = (child.stdin().take(), child.stdout().take(), child.stderr().take());
-    let write = async {
-        if let (Some(mut pipe), Some(bytes)) = (stdin, &command.stdin) {
-            // A script need not read its input; its exit code tells whether it should have.
-            let _ = pipe.write_all(bytes).await;
-            let _ = pipe.shutdown().await;
-        }
-    };
-    let (_, stdout, stderr) = join3(write, drain(stdout), drain(stderr)).await;
-    let code = match child.wait().await {
-        Ok(status) => status.code(),
-        // The library's word for exit code 127.
-        Err(openssh::Error::Remote(e)) if e.kind() == io::ErrorKind::NotFound => Some(127),
-        // A signal there, or the end of the connection: only another command tells which.
-        Err(openssh::Error::RemoteProcessTerminated) if answers(session).await => None,
-        Err(e) => return Err(lost(e)),
-    };
-    Ok(Output {
-        code,
-        stdout: stdout.map_err(|e| SshError::Lost(e.to_string()))?,
-        stderr: stderr.map_err(|e| SshError::Lost(e.to_string()))?,
-    })
-}
-
-async fn drain(pipe: Option<impl AsyncReadExt + Unpin>) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    if let Some(mut pipe) = pipe {
-        pipe.read_to_end(&mut bytes).await?;
-    }
-    Ok(bytes)
-}
-
-async fn answers(session: &Session) -> bool {
-    let mut command = session.raw_command("true");
-    let status = timeout(GRACE, command.status()).await;
-    status.is_ok_and(|s| s.is_ok_and(|s| s.success()))
-}
-
-fn lost(error: openssh::Error) -> SshError {
-    let source = std::error::Error::source(&error)
-        .map(|s| format!(": {s}"))
-        .unwrap_or_default();
-    SshError::Lost(format!("{error}{source}"))
 }
 
 /// Whether the file knows the target by its address only, as plain `ssh` would have entered it.
@@ -495,53 +427,6 @@ fn only_by_address(path: &Path, target: &SshTarget) -> Result<bool, SshError> {
     })
 }
 
-/// Whether no jump or proxy stands between, by `ssh`'s own reading of the configuration (`ssh -G`).
-async fn is_direct(slot: &Slot) -> Result<bool, SshError> {
-    let mut ssh = ssh(&slot.config);
-    ssh.arg("-G").arg(&slot.target.alias).stderr(Stdio::piped());
-    let output = bounded("ssh", &mut ssh, LOGIN).await?;
-    if !output.status.success() {
-        let words = String::from_utf8_lossy(&output.stderr);
-        return Err(SshError::Setup(words.trim().replace('\n', "; ")));
-    }
-    Ok(!String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .filter_map(|l| l.split_once(' '))
-        .any(|(key, value)| matches!(key, "proxyjump" | "proxycommand") && value != "none"))
-}
-
-/// `ssh` with a configuration, silent, out of the terminal's process group: Ctrl-C is for this process to handle.
-fn ssh(config: &Path) -> process::Command {
-    let mut ssh = process::Command::new("ssh");
-    ssh.arg("-F").arg(config);
-    quiet(&mut ssh);
-    ssh
-}
-
-fn quiet(command: &mut process::Command) {
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .process_group(0)
-        .kill_on_drop(true);
-}
-
-/// Runs a local program to its end.
-async fn bounded(
-    name: &str,
-    command: &mut process::Command,
-    limit: Duration,
-) -> Result<std::process::Output, SshError> {
-    command.stdout(Stdio::piped());
-    match timeout(limit, command.output()).await {
-        Ok(output) => output.map_err(|e| no_program(name, &e)),
-        Err(_) => Err(SshError::NotReachable(format!(
-            "{name} did not end within {} s",
-            limit.as_secs()
-        ))),
-    }
-}
-
 /// Says that it is about the jump host or proxy, not about the machine itself.
 fn on_the_way(error: SshError) -> SshError {
     let on = |text: String| format!("on the way, at the jump host or proxy: {text}");
@@ -556,15 +441,6 @@ fn on_the_way(error: SshError) -> SshError {
     }
 }
 
-fn no_program(name: &str, error: &io::Error) -> SshError {
-    match error.kind() {
-        io::ErrorKind::NotFound => {
-            SshError::Setup(format!("there is no `{name}` on the PATH: install the OpenSSH client"))
-        }
-        _ => SshError::Setup(format!("`{name}` cannot be started: {error}")),
-    }
-}
-
 fn no_keys(target: &SshTarget, words: &str) -> SshError {
     let place = format!("{} port {}", target.host, target.port);
     match classify(words) {
@@ -574,42 +450,5 @@ fn no_keys(target: &SshTarget, words: &str) -> SshError {
             "{place} shows no host key: {}",
             words.trim().replace('\n', "; ")
         )),
-    }
-}
-
-fn setup(path: &Path, error: &io::Error) -> SshError {
-    SshError::Setup(format!("{}: {error}", path.display()))
-}
-
-fn private_folder(prefix: &str, base: &Path) -> io::Result<TempDir> {
-    tempfile::Builder::new()
-        .prefix(prefix)
-        .permissions(fs::Permissions::from_mode(0o700))
-        .tempdir_in(base)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_far_side_gets_a_bounded_command_and_sudo_only_where_it_helps() {
-        let command = Command::new("echo 'a'", Duration::from_millis(1500)).sudo();
-        assert_eq!(
-            remote_line("debian", &command),
-            r"sudo -n timeout -k 5 2 sh -c 'echo '\''a'\'''"
-        );
-        assert_eq!(remote_line("root", &command), r"timeout -k 5 2 sh -c 'echo '\''a'\'''");
-    }
-
-    #[test]
-    fn a_scripts_own_124_is_no_timeout() {
-        let command = Command::new("exit 124", Duration::from_secs(5));
-        let output = Output {
-            code: Some(124),
-            ..Output::default()
-        };
-        assert!(!is_timeout(&output, &command, Duration::from_secs(1)));
-        assert!(is_timeout(&output, &command, Duration::from_secs(5)));
     }
 }

@@ -358,3 +358,187 @@ async fn nothing_is_left_behind() {
     drop(world);
     assert!(!home.exists());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_ended_by_itself_is_replaced() {
+    let Some(world) = World::new().await else { return };
+    world.run(Command::new("true", TIME)).await.expect("an output");
+    let folders = std::fs::read_dir(world.client.home()).expect("a folder").flatten();
+    let socket = folders
+        .map(|e| e.path().join("master"))
+        .find(|p| p.exists())
+        .expect("a control socket");
+    let ended = std::process::Command::new("ssh")
+        .arg("-S")
+        .arg(&socket)
+        .args(["-O", "exit", "web1"])
+        .output();
+    assert!(ended.expect("ssh").status.success());
+    assert!(
+        world
+            .run(Command::new("true", TIME))
+            .await
+            .expect("an output")
+            .success()
+    );
+    assert_eq!(world.server.connections.load(Ordering::SeqCst), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_commands_at_once_share_the_connection() {
+    let Some(world) = World::new().await else { return };
+    let commands: Vec<Command> = (0..20).map(|i| Command::new(format!("echo {i}"), TIME)).collect();
+    let outputs = futures_util::future::join_all(commands.iter().map(|c| world.run(c.clone()))).await;
+    for (i, output) in outputs.into_iter().enumerate() {
+        assert_eq!(output.expect("an output").text(), format!("{i}\n"));
+    }
+    assert_eq!(world.server.connections.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_that_answers_without_a_login_is_not_reachable() {
+    let Some(world) = World::new().await else { return };
+    let mute = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let target = SshTarget {
+        port: mute.local_addr().expect("an address").port(),
+        ..world.target.clone()
+    };
+    let options = Options {
+        connect_timeout: Duration::from_secs(1),
+        user_config: UserConfig::Ignore,
+    };
+    let client = OpenSsh::new(options).expect("a client");
+    let error = client
+        .run(&target, &world.known(), &Command::new("true", TIME))
+        .await
+        .expect_err("mute");
+    assert!(
+        matches!(&error, SshError::NotReachable(text) if text.contains("timed out")),
+        "{error:?}"
+    );
+}
+
+/// A real `sshd` of this machine, for the user that runs the test; ended when dropped.
+struct RealServer {
+    child: std::process::Child,
+    target: SshTarget,
+    host_keys: Vec<String>,
+    _folder: tempfile::TempDir,
+}
+
+impl Drop for RealServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl RealServer {
+    fn start() -> Option<Self> {
+        let skipped = |why: &str| eprintln!("SKIPPED: no real sshd ({why})");
+        let program = PathBuf::from("/usr/sbin/sshd");
+        if !program.exists() {
+            skipped("/usr/sbin/sshd is missing");
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        let mut host_keys = vec![];
+        for kind in ["ed25519", "ecdsa", "rsa"] {
+            let made = std::process::Command::new("ssh-keygen")
+                .args(["-q", "-t", kind, "-N", "", "-C", "host", "-f", &at(kind)])
+                .status();
+            assert!(made.expect("ssh-keygen").success());
+            let line = std::fs::read_to_string(at(&format!("{kind}.pub"))).expect("read");
+            host_keys.extend(super::probes::public_key(&line));
+        }
+        host_keys.sort();
+        let (key, public) = client_key(folder.path(), "id");
+        std::fs::write(at("authorized"), public.to_openssh().expect("text")).expect("written");
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .expect("a port")
+            .local_addr()
+            .expect("bound")
+            .port();
+        let config = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nHostKey {}\nHostKey {}\nAuthorizedKeysFile {}\n\
+             StrictModes no\nUsePAM no\nPidFile none\nPermitRootLogin yes\nPasswordAuthentication no\n",
+            at("ed25519"),
+            at("ecdsa"),
+            at("rsa"),
+            at("authorized")
+        );
+        std::fs::write(at("config"), config).expect("written");
+        let log = std::fs::File::create(at("log")).expect("a log");
+        let mut child = std::process::Command::new(program)
+            .args(["-D", "-e", "-f", &at("config")])
+            .stderr(log)
+            .spawn()
+            .expect("started");
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if child.try_wait().expect("asked").is_some() {
+                skipped(&std::fs::read_to_string(at("log")).unwrap_or_default());
+                return None;
+            }
+            std::thread::yield_now();
+        }
+        let user = std::process::Command::new("id").arg("-un").output().expect("id").stdout;
+        let target = SshTarget {
+            alias: "web1".into(),
+            host: "127.0.0.1".into(),
+            port,
+            user: String::from_utf8_lossy(&user).trim().to_owned(),
+            key: Some(key),
+            extra_args: vec![],
+        };
+        Some(Self {
+            child,
+            target,
+            host_keys,
+            _folder: folder,
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_sshd_answers_the_probes() {
+    let Some(server) = RealServer::start() else { return };
+    let client = OpenSsh::new(Options {
+        user_config: UserConfig::Ignore,
+        ..Options::default()
+    })
+    .expect("a client");
+    let keys = client.scan(&server.target).await.expect("keys");
+    assert_eq!(keys, server.host_keys, "all types");
+    let keys = HostKeys::Known(keys);
+    let alive = super::probes::first_command()
+        .ask(&client, &server.target, &keys, TIME)
+        .await
+        .expect("alive");
+    assert_eq!(alive.user, server.target.user);
+    let boot = super::probes::boot_id()
+        .ask(&client, &server.target, &keys, TIME)
+        .await
+        .expect("a boot id");
+    assert_eq!(boot, alive.boot_id);
+    super::addresses::addresses()
+        .ask(&client, &server.target, &keys, TIME)
+        .await
+        .expect("addresses");
+    let commands: Vec<Command> = (0..16)
+        .map(|i| Command::new(format!("sleep 0.1; echo {i}"), TIME))
+        .collect();
+    let runs = commands.iter().map(|c| client.run(&server.target, &keys, c));
+    for (i, output) in futures_util::future::join_all(runs).await.into_iter().enumerate() {
+        assert_eq!(
+            output.expect("an output").text(),
+            format!("{i}\n"),
+            "not more sessions than sshd allows"
+        );
+    }
+    let killed = client
+        .run(&server.target, &keys, &Command::new("kill -9 $PPID", TIME))
+        .await
+        .expect("an output");
+    assert!(!killed.success(), "{killed:?}");
+}

@@ -3,11 +3,7 @@
 //! A login shell may print a greeting before the script runs. So every script first prints [`MARK`] on a line of its own,
 //! and only what follows it is read. Scripts are POSIX `sh`, need no Python, and may be run again at any time.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
-
-use serde::Deserialize;
 
 use super::cloud_init::Sample;
 use super::remote::{Command, HostKeys, Output, Remote, SshError};
@@ -43,7 +39,7 @@ pub enum ProbeError {
 }
 
 impl<T> Probe<T> {
-    fn new(what: &'static str, body: &str, sudo: bool, read: fn(&Output) -> Result<T, String>) -> Self {
+    pub(super) fn new(what: &'static str, body: &str, sudo: bool, read: fn(&Output) -> Result<T, String>) -> Self {
         Self {
             what,
             script: format!("echo {MARK}\n{body}"),
@@ -139,38 +135,6 @@ pub fn host_keys() -> Probe<Vec<String>> {
     })
 }
 
-/// An address of a machine.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct GuestAddress {
-    /// The address.
-    pub address: IpAddr,
-    /// Prefix length, where it is known.
-    pub prefix: Option<u8>,
-    /// The interface, where it is known.
-    pub interface: Option<String>,
-    /// Leased or advertised: it may change without anybody's doing.
-    pub dynamic: bool,
-}
-
-/// The machine's addresses, sorted: no loopback, no link-local, no temporary ones.
-pub fn addresses() -> Probe<Vec<GuestAddress>> {
-    let script = "if j=$(ip -j addr show 2>/dev/null) && [ -n \"$j\" ]; then echo ip; printf '%s\\n' \"$j\"\n\
-                  else echo proc; cat /proc/net/fib_trie; echo vmwright:6; cat /proc/net/if_inet6 2>/dev/null; true; fi";
-    Probe::new("the addresses", script, false, |output| {
-        let body = body(output)?;
-        let (kind, rest) = body.split_once('\n').unwrap_or((&body, ""));
-        let mut found = match kind.trim() {
-            "ip" => from_ip_json(rest)?,
-            "proc" => from_proc(rest),
-            other => return Err(format!("an unexpected line: {other:?}")),
-        };
-        found.retain(|a| worth_keeping(a.address));
-        found.sort();
-        found.dedup();
-        Ok(found)
-    })
-}
-
 /// How cloud-init was switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwitchedOff {
@@ -261,7 +225,7 @@ pub fn public_key(line: &str) -> Option<String> {
 }
 
 /// What follows the mark, of a script that must end well.
-fn body(output: &Output) -> Result<String, String> {
+pub(super) fn body(output: &Output) -> Result<String, String> {
     if !output.success() {
         return Err(output.summary());
     }
@@ -304,93 +268,9 @@ fn flag(line: &str, name: &str) -> Result<bool, String> {
     }
 }
 
-fn worth_keeping(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(v4) => !v4.is_loopback() && !v4.is_link_local() && !v4.is_unspecified(),
-        IpAddr::V6(v6) => !v6.is_loopback() && !v6.is_unicast_link_local() && !v6.is_unspecified(),
-    }
-}
-
-#[derive(Deserialize)]
-struct IpLink {
-    #[serde(default)]
-    ifname: Option<String>,
-    #[serde(default)]
-    addr_info: Vec<IpAddress>,
-}
-
-#[derive(Deserialize)]
-struct IpAddress {
-    #[serde(default)]
-    local: Option<IpAddr>,
-    #[serde(default)]
-    prefixlen: Option<u8>,
-    #[serde(default)]
-    dynamic: bool,
-    #[serde(default)]
-    temporary: bool,
-}
-
-/// `ip -j addr show` of iproute2: a list of links, some of them empty objects.
-fn from_ip_json(text: &str) -> Result<Vec<GuestAddress>, String> {
-    let links: Vec<IpLink> = serde_json::from_str(text).map_err(|e| format!("`ip -j addr` gave no such JSON: {e}"))?;
-    let mut found = Vec::new();
-    for link in links {
-        for info in link.addr_info {
-            if let (Some(address), false) = (info.local, info.temporary) {
-                found.push(GuestAddress {
-                    address,
-                    prefix: info.prefixlen,
-                    interface: link.ifname.clone(),
-                    dynamic: info.dynamic,
-                });
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// `/proc/net/fib_trie` (an address of this host is a `/32 host LOCAL` leaf) and `/proc/net/if_inet6`.
-fn from_proc(text: &str) -> Vec<GuestAddress> {
-    let (v4, v6) = text.split_once("vmwright:6\n").unwrap_or((text, ""));
-    let mut found: BTreeMap<IpAddr, GuestAddress> = BTreeMap::new();
-    let mut leaf = None;
-    for line in v4.lines().map(str::trim) {
-        if let Some(address) = line.strip_prefix("|-- ") {
-            leaf = address.parse::<Ipv4Addr>().ok();
-        } else if let (true, Some(address)) = (line == "/32 host LOCAL", leaf) {
-            let address = IpAddr::V4(address);
-            found.insert(address, bare(address, None, None));
-        }
-    }
-    for line in v6.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        if let [digits, _, prefix, _, flags, interface] = words.as_slice()
-            && let Ok(bits) = u128::from_str_radix(digits, 16)
-            && u32::from_str_radix(flags, 16).is_ok_and(|f| f & IFA_F_TEMPORARY == 0)
-        {
-            let address = IpAddr::V6(Ipv6Addr::from_bits(bits));
-            let prefix = u8::from_str_radix(prefix, 16).ok();
-            found.insert(address, bare(address, prefix, Some((*interface).to_owned())));
-        }
-    }
-    found.into_values().collect()
-}
-
-/// `linux/if_addr.h`.
-const IFA_F_TEMPORARY: u32 = 0x01;
-
-fn bare(address: IpAddr, prefix: Option<u8>, interface: Option<String>) -> GuestAddress {
-    GuestAddress {
-        address,
-        prefix,
-        interface,
-        dynamic: false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::cloud_init::Verdict;
     use super::*;
 
     const BOOT: &str = "8ab1ff29-56a1-4b3b-b4e0-1d1a0e8d6b0c";
@@ -446,35 +326,6 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_iproute2_leave_out_loopback_link_local_and_temporary_ones() {
-        let body = r#"ip
-[{"ifname":"lo","addr_info":[{"family":"inet","local":"127.0.0.1","prefixlen":8}]},{},
-{"ifname":"ens18","addr_info":[{"family":"inet","local":"10.0.20.5","prefixlen":24,"scope":"global"},
-{"family":"inet6","local":"fe80::1","prefixlen":64},{"local":"2001:db8::9","prefixlen":64,"temporary":true,"dynamic":true},
-{"local":"2001:db8::5","prefixlen":64,"dynamic":true}]}]
-"#;
-        let found = addresses().read(&answer(0, body)).expect("addresses");
-        let text: Vec<String> = found
-            .iter()
-            .map(|a| format!("{} {:?} {}", a.address, a.prefix, a.dynamic))
-            .collect();
-        assert_eq!(text, ["10.0.20.5 Some(24) false", "2001:db8::5 Some(64) true"]);
-        assert!(addresses().read(&answer(0, "ip\n{}\n")).is_err());
-    }
-
-    #[test]
-    fn addresses_of_proc_are_the_local_leaves() {
-        let body = "proc\nMain:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 0.0.0.0\n        /0 universe UNICAST\n     |-- 10.0.20.0\n        \
-                    /24 link UNICAST\n     |-- 10.0.20.5\n        /32 host LOCAL\n     |-- 127.0.0.1\n        /32 host LOCAL\n\
-                    vmwright:6\n20010db8000000000000000000000005 02 40 00 80     ens18\n\
-                    fe800000000000000000000000000001 02 40 20 80    ens18\n";
-        let found = addresses().read(&answer(0, body)).expect("addresses");
-        let text: Vec<String> = found.iter().map(|a| a.address.to_string()).collect();
-        assert_eq!(text, ["10.0.20.5", "2001:db8::5"]);
-        assert_eq!(found[1].prefix, Some(64));
-    }
-
-    #[test]
     fn switching_off_says_whether_it_was_off() {
         assert_eq!(disable_cloud_init().read(&answer(0, "now\n")), Ok(SwitchedOff::Now));
         assert_eq!(
@@ -514,19 +365,60 @@ mod tests {
             .read(&run(&alive.script).expect("sh"))
             .expect("this machine is alive");
         assert_eq!(seen.boot_id.len(), 36);
-        let found = addresses();
-        found
-            .read(&run(&found.script).expect("sh"))
-            .expect("this machine's addresses");
         let status = cloud_init_status(Duration::ZERO, Duration::from_secs(5));
         let output = run(&status.script).expect("sh");
         let sample = status.read(&output).expect("a sample");
         assert_eq!(sample.boot_id, seen.boot_id);
-        let proc = "cat /proc/net/fib_trie; echo vmwright:6; cat /proc/net/if_inet6";
-        assert!(
-            from_proc(&run(proc).expect("sh").text())
-                .iter()
-                .any(|a| a.address.is_loopback())
+    }
+
+    /// A release before 22.3 does not know `--format`; a later one answers at once.
+    #[test]
+    fn an_old_release_is_asked_for_plain_text() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let fake = folder.path().join("cloud-init");
+        let script = cloud_init_status(Duration::ZERO, Duration::from_secs(5)).script;
+        let sample = |answers: &str| {
+            // Written by a child: a file that this process had open for writing may be busy when it is executed.
+            let write = format!(
+                "cat > '{0}' <<'END'\n#!/bin/sh\n{answers}\nEND\nchmod 755 '{0}'",
+                fake.display()
+            );
+            assert!(
+                std::process::Command::new("sh")
+                    .args(["-c", &write])
+                    .status()
+                    .expect("sh")
+                    .success()
+            );
+            let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").expect("a path"));
+            let output = std::process::Command::new("sh")
+                .args(["-c", &script])
+                .env("PATH", path)
+                .output()
+                .expect("sh");
+            let output = Output {
+                code: output.status.code(),
+                stdout: output.stdout,
+                stderr: output.stderr,
+            };
+            cloud_init_status(Duration::ZERO, Duration::ZERO)
+                .read(&output)
+                .expect("a sample")
+        };
+        let old = sample("case $* in *format*) echo usage >&2; exit 2;; *) echo 'status: done'; echo 'detail:';; esac");
+        assert_eq!((old.exit, old.verdict()), (Some(0), Verdict::Done { warnings: vec![] }));
+        let new = sample("echo '{\"status\": \"error\", \"extended_status\": \"error - running\"}'; exit 1");
+        assert_eq!(
+            (new.exit, new.verdict()),
+            (
+                Some(1),
+                Verdict::Error {
+                    over: Some(false),
+                    errors: vec![]
+                }
+            )
         );
+        let broken = sample("echo Traceback >&2; exit 1");
+        assert!(matches!(broken.verdict(), Verdict::Unreadable(_)));
     }
 }

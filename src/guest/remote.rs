@@ -1,6 +1,6 @@
 //! The door to machines: run a script there, look at their host keys.
 //!
-//! [`Remote`] is one of the four doors to the world. Behind it stands `OpenSsh`, or a
+//! [`Remote`] is one of the four doors to the world. Behind it stands [`OpenSsh`](super::openssh::OpenSsh), or a
 //! simulation. What goes through is a [`Command`]; what comes back is its [`Output`], whatever its exit code, or an
 //! [`SshError`] when there is no exit code.
 
@@ -63,7 +63,9 @@ pub enum SshError {
         /// A key is known for the machine, and it is another one.
         changed: bool,
     },
-    /// The server refused the login. Nothing ran. Until cloud-init made the user this is normal on a first boot.
+    /// The server refused the login. Nothing ran. Until cloud-init made the user this is normal on a first boot. From
+    /// OpenSSH 9.8 on a server shuts out an address for a while that fails often (`PerSourcePenalties`: 5 s a failure,
+    /// enforced from 15 s on): wait some seconds before the next try, not milliseconds.
     #[error("SSH login refused: {0}")]
     Denied(String),
     /// The connection broke after the command was sent: it may have run, to its end or in part.
