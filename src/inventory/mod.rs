@@ -1,1 +1,5 @@
-//! (skeleton)
+//! Ansible inventories, read as Ansible reads them.
+
+mod scalar;
+pub mod value;
+pub mod yaml;
