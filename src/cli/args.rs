@@ -10,8 +10,10 @@ use crate::settings::{Forks, Limit, LogFormat, OutputFormat, Overrides, duration
 /// Turns inventory lines into running, verified virtual machines on Proxmox VE.
 #[derive(Debug, Parser)]
 #[command(name = "vmwright", version, max_term_width = 100, disable_help_subcommand = true)]
-#[command(after_help = "Exit codes: 0 done, 1 a host failed, 2 bad usage or inventory (nothing was touched), 3 locked, \
-                        4 refused (ownership, ambiguity, confirmation), 130 interrupted.")]
+#[command(
+    after_help = "Exit codes: 0 done, 1 a host failed, 2 bad usage or inventory (nothing was touched), 3 locked, \
+                        4 refused (ownership, ambiguity, confirmation), 130 interrupted."
+)]
 pub struct Cli {
     /// The verb.
     #[command(subcommand)]

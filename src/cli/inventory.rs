@@ -26,8 +26,12 @@ pub fn run(global: &Global, args: &Inventory) -> Result<Exit, Problems> {
             None => loaded.inventory.list_json(true),
         },
     };
-    let text = serde_json::to_string_pretty(&json)
-        .map_err(|error| vec![Diagnostic::error("cli/json", format!("the inventory cannot be printed: {error}"))])?;
+    let text = serde_json::to_string_pretty(&json).map_err(|error| {
+        vec![Diagnostic::error(
+            "cli/json",
+            format!("the inventory cannot be printed: {error}"),
+        )]
+    })?;
     say::data(&format!("{text}\n"));
     Ok(Exit::Done)
 }

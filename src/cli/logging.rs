@@ -17,7 +17,10 @@ fn redactor() -> &'static RwLock<Redactor> {
 
 /// Masks these secrets in everything that is logged from now on.
 pub fn mask(secrets: &Redactor) {
-    redactor().write().unwrap_or_else(PoisonError::into_inner).clone_from(secrets);
+    redactor()
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone_from(secrets);
 }
 
 /// Starts logging: warnings by default, `-v` what is done, `-vv` every call of ours, `-vvv` everything.
@@ -28,7 +31,10 @@ pub fn start(verbose: u8, format: LogFormat) {
         2 => "info,vmwright=debug,russh=warn",
         _ => "debug",
     };
-    let subscriber = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(filter)).with_writer(Masked).with_target(verbose > 1);
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(filter))
+        .with_writer(Masked)
+        .with_target(verbose > 1);
     // A second start (tests in one process) keeps the first.
     let _ = match format {
         LogFormat::Text => subscriber.with_ansi(false).try_init(),
@@ -64,7 +70,11 @@ impl Write for Line {
 impl Drop for Line {
     fn drop(&mut self) {
         let text = String::from_utf8_lossy(&self.0);
-        let masked = redactor().read().unwrap_or_else(PoisonError::into_inner).mask(&text).into_owned();
+        let masked = redactor()
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .mask(&text)
+            .into_owned();
         // Standard error may be closed; nothing is to be done about that.
         let _ = io::stderr().lock().write_all(masked.as_bytes());
     }

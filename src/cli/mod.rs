@@ -46,10 +46,15 @@ pub fn main() -> ExitCode {
         }
     };
     logging::start(cli.global.verbose, cli.global.log_format.unwrap_or(LogFormat::Text));
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => {
-            let problem = Diagnostic::error("cli/runtime", format!("the runtime cannot be started: {error}")).exit(Exit::HostFailed);
+            let problem = Diagnostic::error("cli/runtime", format!("the runtime cannot be started: {error}"))
+                .exit(Exit::HostFailed);
             return ExitCode::from(say::problems(&[problem]).code());
         }
     };

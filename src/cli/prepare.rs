@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::args::{Global, Sources};
 use super::embedded::{self, Embedded};
 use super::{Problems, logging, say};
-use crate::diagnose::{Diagnostic, Place, nearest};
+use crate::diagnose::{Diagnostic, Place, chain, nearest};
 use crate::guest::keys;
 use crate::inventory::{Inventory, LoadOptions};
 use crate::machine::{self, Machine};
@@ -31,16 +31,30 @@ pub struct Loaded {
 /// The environment; names and values that are no text are left out.
 #[expect(clippy::disallowed_methods, reason = "the one place where the environment is read")]
 pub fn environment() -> BTreeMap<String, String> {
-    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect()
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
 }
 
 /// Reads settings and inventory.
 pub fn load(global: &Global, sources: &Sources, overrides: Overrides) -> Result<Loaded, Problems> {
     let env = environment();
-    let working_dir = std::env::current_dir()
-        .map_err(|error| vec![Diagnostic::error("cli/working-directory", format!("the working directory cannot be read: {error}"))])?;
-    let inventories: Vec<PathBuf> = sources.inventory.iter().filter(|source| !source.contains(',')).map(PathBuf::from).collect();
-    let overrides = Overrides { vault_password_files: sources.vault_password_file.clone(), ..overrides };
+    let working_dir = std::env::current_dir().map_err(|error| {
+        vec![Diagnostic::error(
+            "cli/working-directory",
+            format!("the working directory cannot be read: {error}"),
+        )]
+    })?;
+    let inventories: Vec<PathBuf> = sources
+        .inventory
+        .iter()
+        .filter(|source| !source.contains(','))
+        .map(PathBuf::from)
+        .collect();
+    let overrides = Overrides {
+        vault_password_files: sources.vault_password_file.clone(),
+        ..overrides
+    };
     let settings = Settings::load(&settings::Sources {
         overrides,
         env: &env,
@@ -59,7 +73,12 @@ pub fn load(global: &Global, sources: &Sources, overrides: Overrides) -> Result<
     })?;
     let mut warnings = settings.warnings.clone();
     warnings.extend(loaded.warnings);
-    Ok(Loaded { settings, inventory: loaded.inventory, warnings, env })
+    Ok(Loaded {
+        settings,
+        inventory: loaded.inventory,
+        warnings,
+        env,
+    })
 }
 
 impl Loaded {
@@ -76,9 +95,11 @@ impl Loaded {
         let selected = self.inventory.select(limit).map_err(|problem| vec![problem])?;
         let hosts: Vec<String> = selected.iter().filter(|host| vms.contains(host)).cloned().collect();
         if hosts.is_empty() {
-            let mut problem =
-                Diagnostic::error("cli/not-a-vm", format!("--limit {limit} selects no host of group {VM_GROUP}"))
-                    .rule(format!("the hosts of group {VM_GROUP} are virtual machines"));
+            let mut problem = Diagnostic::error(
+                "cli/not-a-vm",
+                format!("--limit {limit} selects no host of group {VM_GROUP}"),
+            )
+            .rule(format!("the hosts of group {VM_GROUP} are virtual machines"));
             if let Some(near) = nearest(limit, vms.iter().map(String::as_str)) {
                 problem = problem.help(format!("did you mean {near}?"));
             }
@@ -111,7 +132,7 @@ impl Loaded {
     pub fn machines(&mut self, hosts: &[String]) -> Result<Vec<Machine>, Problems> {
         let (mut machines, mut problems) = (Vec::new(), Vec::new());
         for host in hosts {
-            match machine::build(&self.inventory.scope(host), host) {
+            match machine::build(&self.inventory.scope(host)) {
                 Ok(built) => {
                     self.warnings.extend(built.warnings);
                     machines.push(built.machine);
@@ -125,7 +146,11 @@ impl Loaded {
                 crate::diagnose::Severity::Error => problems.push(found),
             }
         }
-        if problems.is_empty() { Ok(machines) } else { Err(problems) }
+        if problems.is_empty() {
+            Ok(machines)
+        } else {
+            Err(problems)
+        }
     }
 
     /// The home directory, where there is one.
@@ -135,12 +160,20 @@ impl Loaded {
 
     /// Takes the inventory's `vms_state_dir` as the state directory, unless settings name one.
     pub fn settle_state_dir(&mut self, host: &str) -> Result<(), Problems> {
-        let value = self.inventory.scope(host).get("vms_state_dir").map_err(|problem| vec![problem])?;
+        let value = self
+            .inventory
+            .scope(host)
+            .get("vms_state_dir")
+            .map_err(|problem| vec![problem])?;
         if let Some(value) = value
             && let Some(text) = value.as_str()
         {
-            let base = Path::new(&*value.place.file).parent().unwrap_or(Path::new(".")).to_owned();
-            self.settings.take_state_dir_of_inventory(text, &base, Some(&self.home()), value.place.clone());
+            let base = Path::new(&*value.place.file)
+                .parent()
+                .unwrap_or(Path::new("."))
+                .to_owned();
+            self.settings
+                .take_state_dir_of_inventory(text, &base, Some(&self.home()), value.place.clone());
         }
         Ok(())
     }
@@ -150,7 +183,11 @@ impl Loaded {
         let home = self.home();
         for machine in machines {
             let configured = machine.ssh.key.as_deref();
-            let pair = if make { keys::ensure(configured, &home).map(Some) } else { keys::find(configured, &home) };
+            let pair = if make {
+                keys::ensure(configured, &home).map(Some)
+            } else {
+                keys::find(configured, &home)
+            };
             match pair {
                 Ok(Some(pair)) => {
                     if pair.created {
@@ -160,7 +197,10 @@ impl Loaded {
                         machine.guest.authorized_keys.push(pair.public);
                     }
                 }
-                Ok(None) => machine.guest.authorized_keys.push("ssh-ed25519 (made at the first provision)".to_owned()),
+                Ok(None) => machine
+                    .guest
+                    .authorized_keys
+                    .push("ssh-ed25519 (made at the first provision)".to_owned()),
                 Err(error) => {
                     return Err(vec![
                         Diagnostic::error("cli/key-pair", chain(&error))
@@ -174,16 +214,4 @@ impl Loaded {
         }
         Ok(())
     }
-}
-
-/// An error with its sources, on one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

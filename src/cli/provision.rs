@@ -56,7 +56,11 @@ pub async fn run(global: &Global, args: &args::Provision) -> Result<Exit, Proble
     }
     loaded.warnings.extend(insecure(&machines));
     loaded.tell_warnings(&redactor);
-    let plan = Plan { mode: if args.plan { Mode::Plan } else { Mode::Apply }, fail_fast: args.fail_fast, resume: resume(args) };
+    let plan = Plan {
+        mode: if args.plan { Mode::Plan } else { Mode::Apply },
+        fail_fast: args.fail_fast,
+        resume: resume(args),
+    };
     let exit = fleet(&loaded, machines, &hosts, redactor, plan).await;
     if let Some(embedded) = embedded {
         embedded.stop().await;
@@ -90,10 +94,16 @@ fn resume(args: &args::Provision) -> String {
 /// Verification that is switched off is told at every run.
 fn insecure(machines: &[Machine]) -> Vec<Diagnostic> {
     let mut told: Vec<Diagnostic> = Vec::new();
-    for machine in machines.iter().filter(|machine| machine.cluster.trust == Trust::Insecure) {
+    for machine in machines
+        .iter()
+        .filter(|machine| machine.cluster.trust == Trust::Insecure)
+    {
         let warning = Diagnostic::warning(
             "cli/insecure",
-            format!("the certificate of {}:{} is not verified", machine.cluster.host, machine.cluster.port),
+            format!(
+                "the certificate of {}:{} is not verified",
+                machine.cluster.host, machine.cluster.port
+            ),
         )
         .key("vms_pve_tls_insecure")
         .at(machine.origins.place("vms_pve_tls_insecure"))
@@ -116,7 +126,11 @@ pub async fn fleet(
 ) -> Result<Exit, Problems> {
     let settings = &loaded.settings;
     let begun = Instant::now();
-    let open = if plan.mode == Mode::Plan { StateDir::peek } else { StateDir::open };
+    let open = if plan.mode == Mode::Plan {
+        StateDir::peek
+    } else {
+        StateDir::open
+    };
     let state = open(&settings.state_dir.value).map_err(|error| vec![error.diagnostic()])?;
     say::diagnostics(&state.warnings().map_err(|error| vec![error.diagnostic()])?, &redactor);
     let journal = state.open_journal(redactor.clone());
@@ -128,8 +142,12 @@ pub async fn fleet(
     }
     listeners.push(show(settings, hosts));
     let events = Events::new(run, listeners);
-    let scratch = tempfile::tempdir()
-        .map_err(|error| vec![Diagnostic::error("cli/scratch", format!("no temporary directory can be made: {error}")).exit(Exit::HostFailed)])?;
+    let scratch = tempfile::tempdir().map_err(|error| {
+        vec![
+            Diagnostic::error("cli/scratch", format!("no temporary directory can be made: {error}"))
+                .exit(Exit::HostFailed),
+        ]
+    })?;
     let remote = OpenSsh::new(Options::default()).map_err(|error| {
         vec![
             Diagnostic::error("ssh/setup", error.to_string())
@@ -143,7 +161,10 @@ pub async fn fleet(
         events: events.clone(),
         mode: plan.mode,
         cancel: cancel.clone(),
-        limits: Limits::new(settings.clone_limit_per_storage.value.permits(), settings.migrate_limit_per_node.value.permits()),
+        limits: Limits::new(
+            settings.clone_limit_per_storage.value.permits(),
+            settings.migrate_limit_per_node.value.permits(),
+        ),
         redactor,
         state: Arc::new(state),
         remote: Arc::new(remote),
@@ -154,7 +175,11 @@ pub async fn fleet(
     });
     events.emit(
         None,
-        EventKind::RunStarted { command: "provision".to_owned(), version: env!("CARGO_PKG_VERSION"), hosts: hosts.to_vec() },
+        EventKind::RunStarted {
+            command: "provision".to_owned(),
+            version: env!("CARGO_PKG_VERSION"),
+            hosts: hosts.to_vec(),
+        },
     );
     let doors = Doors::default();
     let mut runs = Vec::new();
@@ -163,14 +188,25 @@ pub async fn fleet(
         let (cluster, dns) = (doors.cluster(&machine)?, doors.dns(&machine)?);
         runs.push((machine, cluster, dns));
     }
-    let names: Vec<(String, String)> = runs.iter().map(|(machine, _, _)| (machine.host.clone(), machine.name.clone())).collect();
+    let names: Vec<(String, String)> = runs
+        .iter()
+        .map(|(machine, _, _)| (machine.host.clone(), machine.name.clone()))
+        .collect();
     let wait_lock = settings.wait_lock.value;
-    let fleet = Fleet { forks: settings.forks.value.get(), fail_fast: plan.fail_fast };
+    let fleet = Fleet {
+        forks: settings.forks.value.get(),
+        fail_fast: plan.fail_fast,
+    };
     let ends = fleet
-        .run(runs, &cancel, |end: &Outcome| is_failure(*end), |(machine, cluster, dns)| {
-            let shared = Arc::clone(&shared);
-            async move { host(HostRun::new(machine, shared, cluster, dns), wait_lock).await }
-        })
+        .run(
+            runs,
+            &cancel,
+            |end: &Outcome| is_failure(*end),
+            |(machine, cluster, dns)| {
+                let shared = Arc::clone(&shared);
+                async move { host(HostRun::new(machine, shared, cluster, dns), wait_lock).await }
+            },
+        )
         .await;
     signals.abort();
     for ((host, name), _) in names.iter().zip(&ends).filter(|(_, end)| end.is_none()) {
@@ -178,7 +214,13 @@ pub async fn fleet(
     }
     let outcomes: Vec<Outcome> = ends.into_iter().map(|end| end.unwrap_or(Outcome::Skipped)).collect();
     let exit = exit_of(&outcomes, cancel.is_cancelled());
-    events.emit(None, EventKind::RunDone { exit: exit.code(), ms: millis(begun.elapsed()) });
+    events.emit(
+        None,
+        EventKind::RunDone {
+            exit: exit.code(),
+            ms: millis(begun.elapsed()),
+        },
+    );
     if settings.output.value == OutputFormat::Human {
         say::data(&recap.render(hosts));
     }
@@ -197,7 +239,8 @@ fn show(settings: &Settings, hosts: &[String]) -> Box<dyn Listener> {
 /// The first signal asks the run to stop at the next safe point; the second ends the process, which is safe too.
 async fn watch_signals(cancel: CancellationToken) {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
         return;
     };
     let mut next = async || {
@@ -210,18 +253,26 @@ async fn watch_signals(cancel: CancellationToken) {
     say::talk("stopping at the next safe point; once more to end at once (that is safe too)");
     cancel.cancel();
     next().await;
-    #[expect(clippy::exit, reason = "the second signal ends the process at once; the record and the locks stand it")]
+    #[expect(
+        clippy::exit,
+        reason = "the second signal ends the process at once; the record and the locks stand it"
+    )]
     std::process::exit(i32::from(Exit::Interrupted.code()));
 }
 
 /// One host from lock to end.
 async fn host(run: HostRun, wait_lock: Duration) -> Outcome {
-    run.emit(EventKind::HostStarted { name: run.machine.name.clone() });
+    run.emit(EventKind::HostStarted {
+        name: run.machine.name.clone(),
+    });
     let mut end = workflow::provision::provision(&run, wait_lock).await;
     if let Err(failure) = lock::release(&run)
         && end.is_ok()
     {
-        end = Err(Halt::Failed { stage: StageName::Lock, diagnostic: failure.diagnostic });
+        end = Err(Halt::Failed {
+            stage: StageName::Lock,
+            diagnostic: failure.diagnostic,
+        });
     }
     tell_end(&run, end)
 }
@@ -288,7 +339,11 @@ fn exit_of(outcomes: &[Outcome], interrupted: bool) -> Exit {
     if interrupted {
         return Exit::Interrupted;
     }
-    let mut failed: Vec<Outcome> = outcomes.iter().copied().filter(|end| is_failure(*end) && *end != Outcome::Skipped).collect();
+    let mut failed: Vec<Outcome> = outcomes
+        .iter()
+        .copied()
+        .filter(|end| is_failure(*end) && *end != Outcome::Skipped)
+        .collect();
     failed.dedup();
     match failed.as_slice() {
         [] => Exit::Done,
@@ -313,12 +368,18 @@ impl Doors {
             Auth::Token { user, id, .. } => format!("{user}!{id}"),
             Auth::Password { user, .. } => user.clone(),
         };
-        let key = format!("{user}@{}:{} {:?} {}", cluster.host, cluster.port, cluster.trust, cluster.assume_full_visibility);
+        let key = format!(
+            "{user}@{}:{} {:?} {}",
+            cluster.host, cluster.port, cluster.trust, cluster.assume_full_visibility
+        );
         if let Some(known) = self.clusters.borrow().get(&key) {
             return Ok(Arc::clone(known));
         }
         let transport = HttpsTransport::new(cluster).map_err(|error| vec![*Failure::from(error).diagnostic])?;
-        let made = Arc::new(Cluster::new(Client::new(Arc::new(transport)), cluster.assume_full_visibility));
+        let made = Arc::new(Cluster::new(
+            Client::new(Arc::new(transport)),
+            cluster.assume_full_visibility,
+        ));
         self.clusters.borrow_mut().insert(key, Arc::clone(&made));
         Ok(made)
     }
@@ -331,8 +392,13 @@ impl Doors {
                 if let Some(known) = self.dns.borrow().get(&key) {
                     return Ok(Arc::clone(known));
                 }
-                let provider = Pihole::new(url, password.clone())
-                    .map_err(|error| vec![Diagnostic::error("dns/setup", error.to_string()).host(&machine.host).key("pihole_api_host")])?;
+                let provider = Pihole::new(url, password.clone()).map_err(|error| {
+                    vec![
+                        Diagnostic::error("dns/setup", error.to_string())
+                            .host(&machine.host)
+                            .key("pihole_api_host"),
+                    ]
+                })?;
                 (key, Arc::new(provider))
             }
         };
@@ -340,7 +406,6 @@ impl Doors {
         Ok(made)
     }
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,10 @@ use crate::settings::Overrides;
 
 /// Prints the documents as one stream: each begins with a line that names its file.
 pub async fn run(global: &Global, args: &Render) -> Result<Exit, Problems> {
-    let overrides = Overrides { templates_dir: args.templates_dir.clone(), ..global.overrides() };
+    let overrides = Overrides {
+        templates_dir: args.templates_dir.clone(),
+        ..global.overrides()
+    };
     let mut loaded = prepare::load(global, &args.sources, overrides)?;
     let hosts = loaded.hosts(Some(&args.host))?;
     let embedded = loaded.embedded(&hosts).await?;
@@ -28,10 +31,14 @@ pub async fn run(global: &Global, args: &Render) -> Result<Exit, Problems> {
             .iter()
             .filter_map(|nic| Some((nic.index, machine.mac_of(nic.index)?)))
             .collect::<BTreeMap<_, _>>();
-        let documents = render_masked(machine, &macs, loaded.settings.templates_dir.value.as_deref()).map_err(|problem| vec![problem])?;
+        let documents = render_masked(machine, &macs, loaded.settings.templates_dir.value.as_deref())
+            .map_err(|problem| vec![problem])?;
         let (user, network) = file_names(machine);
         let storage = &machine.snippets.storage;
-        say::data(&format!("# {storage}:snippets/{user}\n{}\n# {storage}:snippets/{network}\n{}", documents.user_data, documents.network_data));
+        say::data(&format!(
+            "# {storage}:snippets/{user}\n{}\n# {storage}:snippets/{network}\n{}",
+            documents.user_data, documents.network_data
+        ));
     }
     Ok(Exit::Done)
 }

@@ -8,7 +8,9 @@ use crate::ui::diagnostic::{Style, render};
 
 /// Whether standard error may be coloured: a terminal, and NO_COLOR is not set.
 fn style() -> Style {
-    Style { colour: anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never }
+    Style {
+        colour: anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never,
+    }
 }
 
 /// Whether standard error is a terminal that can show live lines.
@@ -19,7 +21,11 @@ pub fn is_live() -> bool {
 /// Prints problems and returns the exit code of the gravest.
 pub fn problems(problems: &[Diagnostic]) -> Exit {
     diagnostics(problems, &Redactor::default());
-    problems.iter().map(|problem| problem.exit).max().unwrap_or(Exit::HostFailed)
+    problems
+        .iter()
+        .map(|problem| problem.exit)
+        .max()
+        .unwrap_or(Exit::HostFailed)
 }
 
 /// Prints diagnostics to standard error, each once.

@@ -35,7 +35,10 @@ struct Row {
 
 /// Prints the table.
 pub async fn run(global: &Global, args: &Status) -> Result<Exit, Problems> {
-    let overrides = Overrides { output: args.output, ..global.overrides() };
+    let overrides = Overrides {
+        output: args.output,
+        ..global.overrides()
+    };
     let mut loaded = prepare::load(global, &args.sources, overrides)?;
     let hosts = loaded.hosts(args.limit.as_deref())?;
     let embedded = loaded.embedded(&hosts).await?;
@@ -85,14 +88,22 @@ pub async fn run(global: &Global, args: &Status) -> Result<Exit, Problems> {
             }
         }
     }
-    Ok(if problems.is_empty() { Exit::Done } else { Exit::HostFailed })
+    Ok(if problems.is_empty() {
+        Exit::Done
+    } else {
+        Exit::HostFailed
+    })
 }
 
 /// What record and lock say.
 fn recorded(state: &StateDir, machine: &Machine) -> Result<(Row, Option<Phase>), Problems> {
     let key = VmKey::of(&machine.cluster.host, machine.cluster.port, &machine.name);
-    let record = state.read_record(&key).map_err(|error| vec![error.diagnostic().host(&machine.host)])?;
-    let holder = state.lock_holder(&key).map_err(|error| vec![error.diagnostic().host(&machine.host)])?;
+    let record = state
+        .read_record(&key)
+        .map_err(|error| vec![error.diagnostic().host(&machine.host)])?;
+    let holder = state
+        .lock_holder(&key)
+        .map_err(|error| vec![error.diagnostic().host(&machine.host)])?;
     let phase = record.map(|record| record.phase);
     let row = Row {
         host: machine.host.clone(),
@@ -102,8 +113,13 @@ fn recorded(state: &StateDir, machine: &Machine) -> Result<(Row, Option<Phase>),
         node: phase.as_ref().and_then(Phase::node).map(ToString::to_string),
         power: "-".to_owned(),
         locked_by: holder.map(|state| {
-            let who = state.owner.as_ref().map_or_else(|| "somebody unknown".to_owned(), ToString::to_string);
-            let age = state.age.map_or_else(String::new, |age| format!(", for {}", duration::show_seconds(age)));
+            let who = state
+                .owner
+                .as_ref()
+                .map_or_else(|| "somebody unknown".to_owned(), ToString::to_string);
+            let age = state
+                .age
+                .map_or_else(String::new, |age| format!(", for {}", duration::show_seconds(age)));
             format!("{who}{age}; {}", state.verdict.reason())
         }),
         unfinished: unfinished(phase.as_ref()).to_owned(),
@@ -143,9 +159,14 @@ async fn power(
         }
     };
     let listed = client.resources_vm().await.map_err(explain)?;
-    let Some(found) = listed.iter().find(|resource| resource.vmid == phase.vmid()) else { return Ok(None) };
+    let Some(found) = listed.iter().find(|resource| resource.vmid == phase.vmid()) else {
+        return Ok(None);
+    };
     match client.vm_status(&found.node, found.vmid).await {
-        Ok(status) => Ok(Some((found.node.to_string(), if status.running { "running" } else { "stopped" }.to_owned()))),
+        Ok(status) => Ok(Some((
+            found.node.to_string(),
+            if status.running { "running" } else { "stopped" }.to_owned(),
+        ))),
         Err(error) if error.kind() == Kind::Missing => Ok(None),
         Err(error) => Err(explain(error)),
     }

@@ -17,7 +17,14 @@ pub async fn run(global: &Global, args: &Unlock) -> Result<Exit, Problems> {
     let redactor = loaded.secrets(&machines);
     loaded.tell_warnings(&redactor);
     let [machine] = machines.as_slice() else {
-        return Err(vec![Diagnostic::error("cli/one-host", format!("{} selects {} hosts; a lock is freed one at a time", args.host, machines.len()))]);
+        return Err(vec![Diagnostic::error(
+            "cli/one-host",
+            format!(
+                "{} selects {} hosts; a lock is freed one at a time",
+                args.host,
+                machines.len()
+            ),
+        )]);
     };
     loaded.settle_state_dir(&machine.host)?;
     let state = StateDir::peek(&loaded.settings.state_dir.value).map_err(|error| vec![error.diagnostic()])?;
@@ -26,19 +33,39 @@ pub async fn run(global: &Global, args: &Unlock) -> Result<Exit, Problems> {
         say::talk(&format!("{} is not locked", machine.name));
         return Ok(Exit::Done);
     };
-    let holder = seen.owner.as_ref().map_or_else(|| "somebody unknown".to_owned(), ToString::to_string);
-    let age = seen.age.map_or_else(String::new, |age| format!(", for {}", duration::show_seconds(age)));
-    say::talk(&format!("{} is locked by {holder}{age}: {}", machine.name, seen.verdict.reason()));
+    let holder = seen
+        .owner
+        .as_ref()
+        .map_or_else(|| "somebody unknown".to_owned(), ToString::to_string);
+    let age = seen
+        .age
+        .map_or_else(String::new, |age| format!(", for {}", duration::show_seconds(age)));
+    say::talk(&format!(
+        "{} is locked by {holder}{age}: {}",
+        machine.name,
+        seen.verdict.reason()
+    ));
     if args.confirm.as_deref() != Some(machine.name.as_str()) {
-        let given = args.confirm.as_ref().map_or_else(|| "no name was given".to_owned(), |name| format!("{name} is not its name"));
+        let given = args.confirm.as_ref().map_or_else(
+            || "no name was given".to_owned(),
+            |name| format!("{name} is not its name"),
+        );
         return Err(vec![
-            Diagnostic::error("cli/not-confirmed", format!("the lock of {} was not freed: {given}", machine.name))
-                .rule("a lock that is freed while its holder works lets two runs work on one VM")
-                .help(format!("once no run works on it: vmwright unlock {} ... --confirm {}", args.host, machine.name))
-                .exit(Exit::Refused),
+            Diagnostic::error(
+                "cli/not-confirmed",
+                format!("the lock of {} was not freed: {given}", machine.name),
+            )
+            .rule("a lock that is freed while its holder works lets two runs work on one VM")
+            .help(format!(
+                "once no run works on it: vmwright unlock {} ... --confirm {}",
+                args.host, machine.name
+            ))
+            .exit(Exit::Refused),
         ]);
     }
-    state.force_unlock(&key, &seen).map_err(|error| vec![error.diagnostic(&machine.host, &machine.name)])?;
+    state
+        .force_unlock(&key, &seen)
+        .map_err(|error| vec![error.diagnostic(&machine.host, &machine.name)])?;
     say::talk(&format!("the lock of {} is free", machine.name));
     Ok(Exit::Done)
 }

@@ -41,7 +41,9 @@ pub struct Listing {
 impl Listing {
     /// All guests of this name.
     pub fn named<'l>(&'l self, name: &'l str) -> impl Iterator<Item = &'l Listed> {
-        self.guests.iter().filter(move |guest| guest.name.as_deref() == Some(name))
+        self.guests
+            .iter()
+            .filter(move |guest| guest.name.as_deref() == Some(name))
     }
 
     /// The guest of this number.
@@ -51,7 +53,11 @@ impl Listing {
 
     /// Whether a node is online; `None` for a node that the cluster does not know.
     pub fn online(&self, node: &NodeName) -> Option<bool> {
-        self.status.nodes.iter().find(|known| known.name == *node).map(|known| known.online)
+        self.status
+            .nodes
+            .iter()
+            .find(|known| known.name == *node)
+            .map(|known| known.online)
     }
 }
 
@@ -113,8 +119,11 @@ impl Cluster {
     /// The cluster overview tells which ids exist and where (from pmxcfs, current); names come from each online node,
     /// since the overview's are up to 10 s old (pve-manager: `cluster/resources` mixes pmxcfs and RRD data).
     async fn list(&self) -> Result<Listing, ApiError> {
-        let (resources, status, permissions) =
-            tokio::try_join!(self.client.resources_vm(), self.client.cluster_status(), self.permissions())?;
+        let (resources, status, permissions) = tokio::try_join!(
+            self.client.resources_vm(),
+            self.client.cluster_status(),
+            self.permissions()
+        )?;
         let mut gaps = Vec::new();
         let mut nodes: BTreeSet<NodeName> = resources.iter().map(|resource| resource.node.clone()).collect();
         for node in &status.nodes {
@@ -162,19 +171,30 @@ impl Cluster {
                     .to_owned(),
             ),
         }
-        Ok(Listing { guests: guests.into_values().collect(), status, gaps })
+        Ok(Listing {
+            guests: guests.into_values().collect(),
+            status,
+            gaps,
+        })
     }
 
     /// Promises the lowest free id at or above the cluster's own proposal, so that hosts of this run do not race.
     pub async fn promise_id(&self, wanted: Option<VmId>) -> Result<VmId, ApiError> {
         if let Some(wanted) = wanted {
             let vmid = self.client.next_id(Some(wanted)).await?;
-            self.promised.lock().unwrap_or_else(PoisonError::into_inner).insert(vmid);
+            self.promised
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(vmid);
             return Ok(vmid);
         }
         let mut candidate = self.client.next_id(None).await?;
         loop {
-            let fresh = self.promised.lock().unwrap_or_else(PoisonError::into_inner).insert(candidate);
+            let fresh = self
+                .promised
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(candidate);
             if fresh {
                 return Ok(candidate);
             }
@@ -184,7 +204,11 @@ impl Cluster {
                     Ok(next) => next,
                     Err(_) => return self.client.next_id(None).await,
                 };
-                let taken = self.promised.lock().unwrap_or_else(PoisonError::into_inner).contains(&candidate);
+                let taken = self
+                    .promised
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .contains(&candidate);
                 if taken {
                     continue;
                 }
@@ -201,7 +225,12 @@ impl Cluster {
 /// Whether the identity may see every VM: VM.Audit on `/vms` or `/`, with propagation, and nowhere below `/vms` a path
 /// without it (an ACL on a deeper path replaces what it would inherit).
 fn sees_all(permissions: &Permissions) -> bool {
-    let audits = |path: &str| permissions.get(path).and_then(|privileges| privileges.get("VM.Audit")).copied();
+    let audits = |path: &str| {
+        permissions
+            .get(path)
+            .and_then(|privileges| privileges.get("VM.Audit"))
+            .copied()
+    };
     let general = audits("/vms").or_else(|| audits("/")) == Some(true);
     general
         && permissions
@@ -218,7 +247,13 @@ mod tests {
         paths
             .iter()
             .map(|(path, privileges)| {
-                ((*path).to_owned(), privileges.iter().map(|(name, flag)| ((*name).to_owned(), *flag)).collect())
+                (
+                    (*path).to_owned(),
+                    privileges
+                        .iter()
+                        .map(|(name, flag)| ((*name).to_owned(), *flag))
+                        .collect(),
+                )
             })
             .collect()
     }
@@ -228,7 +263,10 @@ mod tests {
         assert!(sees_all(&permissions(&[("/vms", &[("VM.Audit", true)])])));
         assert!(sees_all(&permissions(&[("/", &[("VM.Audit", true)])])));
         assert!(!sees_all(&permissions(&[("/vms", &[("VM.Audit", false)])])));
-        assert!(!sees_all(&permissions(&[("/vms", &[("VM.Audit", true)]), ("/vms/105", &[("VM.Clone", true)])])));
+        assert!(!sees_all(&permissions(&[
+            ("/vms", &[("VM.Audit", true)]),
+            ("/vms/105", &[("VM.Clone", true)])
+        ])));
         assert!(!sees_all(&permissions(&[("/pool/ci", &[("VM.Audit", true)])])));
     }
 }

@@ -103,12 +103,20 @@ pub struct Change {
 impl Change {
     /// Something new.
     pub fn new(what: impl Into<String>, to: impl Into<String>) -> Self {
-        Self { what: what.into(), from: None, to: Some(to.into()) }
+        Self {
+            what: what.into(),
+            from: None,
+            to: Some(to.into()),
+        }
     }
 
     /// Something that becomes different.
     pub fn set(what: impl Into<String>, from: Option<String>, to: Option<String>) -> Self {
-        Self { what: what.into(), from, to }
+        Self {
+            what: what.into(),
+            from,
+            to,
+        }
     }
 }
 
@@ -338,7 +346,10 @@ pub struct Events {
 impl Events {
     /// Events of this run, for these readers.
     pub fn new(run: Uuid, listeners: Vec<Box<dyn Listener>>) -> Self {
-        Self { run, listeners: Arc::new(listeners) }
+        Self {
+            run,
+            listeners: Arc::new(listeners),
+        }
     }
 
     /// The run's id.
@@ -348,7 +359,12 @@ impl Events {
 
     /// Tells everybody.
     pub fn emit(&self, host: Option<&str>, kind: EventKind) {
-        let event = Event { time: Timestamp::now(), run: self.run, host: host.map(str::to_owned), kind };
+        let event = Event {
+            time: Timestamp::now(),
+            run: self.run,
+            host: host.map(str::to_owned),
+            kind,
+        };
         for listener in self.listeners.iter() {
             listener.on(&event);
         }

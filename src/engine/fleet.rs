@@ -81,17 +81,25 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn no_more_than_forks_run_at_once_and_results_keep_their_order() {
         let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let fleet = Fleet { forks: 3, fail_fast: false };
+        let fleet = Fleet {
+            forks: 3,
+            fail_fast: false,
+        };
         let results = fleet
-            .run((0..10_u64).collect(), &CancellationToken::new(), |_| false, |n| {
-                let (now, most) = (Arc::clone(&now), Arc::clone(&most));
-                async move {
-                    most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                    tokio::time::sleep(Duration::from_millis(100 - n)).await;
-                    now.fetch_sub(1, Ordering::SeqCst);
-                    n
-                }
-            })
+            .run(
+                (0..10_u64).collect(),
+                &CancellationToken::new(),
+                |_| false,
+                |n| {
+                    let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+                    async move {
+                        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        tokio::time::sleep(Duration::from_millis(100 - n)).await;
+                        now.fetch_sub(1, Ordering::SeqCst);
+                        n
+                    }
+                },
+            )
             .await;
         assert_eq!(results, (0..10).map(Some).collect::<Vec<_>>());
         assert_eq!(most.load(Ordering::SeqCst), 3);
@@ -99,9 +107,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn fail_fast_leaves_the_rest_unbegun() {
-        let fleet = Fleet { forks: 1, fail_fast: true };
-        let results =
-            fleet.run(vec![0, 1, 2, 3], &CancellationToken::new(), |ok: &bool| !ok, |n| async move { n != 1 }).await;
+        let fleet = Fleet {
+            forks: 1,
+            fail_fast: true,
+        };
+        let results = fleet
+            .run(
+                vec![0, 1, 2, 3],
+                &CancellationToken::new(),
+                |ok: &bool| !ok,
+                |n| async move { n != 1 },
+            )
+            .await;
         assert_eq!(results, [Some(true), Some(false), None, None]);
     }
 
@@ -109,7 +126,12 @@ mod tests {
     async fn a_cancelled_run_begins_nothing_more() {
         let cancel = CancellationToken::new();
         cancel.cancel();
-        let results = Fleet { forks: 8, fail_fast: false }.run(vec![1, 2], &cancel, |_| false, |n| async move { n }).await;
+        let results = Fleet {
+            forks: 8,
+            fail_fast: false,
+        }
+        .run(vec![1, 2], &cancel, |_| false, |n| async move { n })
+        .await;
         assert_eq!(results, [None, None]);
     }
 }

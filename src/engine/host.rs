@@ -141,7 +141,10 @@ impl HostRun {
     /// Runs one stage to its evidence.
     pub async fn stage<S: Stage>(&self, stage: S) -> Result<S::Evidence, Halt> {
         let started = Instant::now();
-        let failed = |failure: Failure| Halt::Failed { stage: S::NAME, diagnostic: failure.diagnostic };
+        let failed = |failure: Failure| Halt::Failed {
+            stage: S::NAME,
+            diagnostic: failure.diagnostic,
+        };
         self.check_cancel(S::NAME)?;
         self.emit(EventKind::StageStarted { stage: S::NAME });
         let mut acts = 0_u32;
@@ -166,22 +169,40 @@ impl HostRun {
                     }
                     drop(permit);
                     if changed {
-                        self.changed.lock().unwrap_or_else(PoisonError::into_inner).push(S::NAME);
+                        self.changed
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .push(S::NAME);
                     }
                     let detail = stage.tell(&evidence);
                     let ms = millis(started.elapsed());
-                    self.emit(EventKind::StageDone { stage: S::NAME, changed, detail, ms });
+                    self.emit(EventKind::StageDone {
+                        stage: S::NAME,
+                        changed,
+                        detail,
+                        ms,
+                    });
                     return Ok(evidence);
                 }
                 Seen::Foreign(diagnostic) => {
-                    let exit = if diagnostic.exit == Exit::Usage { Exit::Refused } else { diagnostic.exit };
-                    return Err(Halt::Failed { stage: S::NAME, diagnostic: Box::new(diagnostic.exit(exit)) });
+                    let exit = if diagnostic.exit == Exit::Usage {
+                        Exit::Refused
+                    } else {
+                        diagnostic.exit
+                    };
+                    return Err(Halt::Failed {
+                        stage: S::NAME,
+                        diagnostic: Box::new(diagnostic.exit(exit)),
+                    });
                 }
                 Seen::Pending(wait) => {
                     let (since, told) = waiting.get_or_insert_with(|| (Instant::now(), String::new()));
                     if *told != wait.what {
                         told.clone_from(&wait.what);
-                        self.emit(EventKind::Waiting { stage: S::NAME, what: self.clean(&wait.what) });
+                        self.emit(EventKind::Waiting {
+                            stage: S::NAME,
+                            what: self.clean(&wait.what),
+                        });
                     }
                     let elapsed = since.elapsed();
                     if elapsed >= wait.budget {
@@ -192,7 +213,11 @@ impl HostRun {
                 Seen::Absent(changes) => {
                     let planned = self.shared.mode == Mode::Plan;
                     if planned {
-                        self.emit(EventKind::Changing { stage: S::NAME, changes, planned });
+                        self.emit(EventKind::Changing {
+                            stage: S::NAME,
+                            changes,
+                            planned,
+                        });
                         return stage.assume(self).ok_or(Halt::Planned { stage: S::NAME });
                     }
                     if acts == MAX_ACTS {
@@ -205,7 +230,11 @@ impl HostRun {
                         permit = self.shared.limits.acquire(limit).await;
                         self.check_cancel(S::NAME)?;
                     }
-                    self.emit(EventKind::Changing { stage: S::NAME, changes, planned });
+                    self.emit(EventKind::Changing {
+                        stage: S::NAME,
+                        changes,
+                        planned,
+                    });
                     changed = true;
                     match stage.act(self).await {
                         Ok(()) => {
@@ -228,11 +257,18 @@ impl HostRun {
         let since = *troubled.get_or_insert_with(Instant::now);
         let elapsed = since.elapsed();
         if failure.retry == Retry::No || elapsed >= PATIENCE {
-            return Err(Halt::Failed { stage, diagnostic: failure.diagnostic });
+            return Err(Halt::Failed {
+                stage,
+                diagnostic: failure.diagnostic,
+            });
         }
         let delay = Pace::Task.pause(elapsed).max(elapsed / 4).min(Duration::from_secs(10));
         let why = self.clean(&failure.diagnostic.message);
-        self.emit(EventKind::Retrying { stage, why, delay_ms: millis(delay) });
+        self.emit(EventKind::Retrying {
+            stage,
+            why,
+            delay_ms: millis(delay),
+        });
         self.pause(stage, delay).await
     }
 
@@ -250,7 +286,11 @@ impl HostRun {
 
     /// Ends the host at this safe point if the user asked for it.
     pub fn check_cancel(&self, stage: StageName) -> Result<(), Halt> {
-        if self.shared.cancel.is_cancelled() { Err(Halt::Interrupted { stage }) } else { Ok(()) }
+        if self.shared.cancel.is_cancelled() {
+            Err(Halt::Interrupted { stage })
+        } else {
+            Ok(())
+        }
     }
 
     async fn pause(&self, stage: StageName, pause: Duration) -> Result<(), Halt> {
@@ -267,7 +307,9 @@ impl HostRun {
 
     /// Tells a warning.
     pub fn warn(&self, diagnostic: &Diagnostic) {
-        self.emit(EventKind::Warning { diagnostic: self.told(diagnostic) });
+        self.emit(EventKind::Warning {
+            diagnostic: self.told(diagnostic),
+        });
     }
 
     /// A diagnostic as data, with secrets masked.
@@ -301,7 +343,11 @@ impl HostRun {
 
     /// The phase on record.
     pub fn phase(&self) -> Option<Phase> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|record| record.phase.clone())
+        self.record
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .map(|record| record.phase.clone())
     }
 
     /// Writes a phase to the record, before or after the change that it tells of; a phase that stands already is not
@@ -313,16 +359,18 @@ impl HostRun {
         }
         let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(guard) = guard.as_ref() else {
-            return Err(Failure::new(Diagnostic::error("state/no-lock", "the record can only be written under the VM's lock")));
+            return Err(Failure::new(Diagnostic::error(
+                "state/no-lock",
+                "the record can only be written under the VM's lock",
+            )));
         };
         let record = match held.as_ref() {
-            Some(record) => record.advanced(phase)?,
-            None => Record::begin(
-                self.key.clone(),
+            Some(record) => record.with(phase),
+            None => Record::new(
                 &self.machine.cluster.host,
                 self.machine.cluster.port,
-                &self.machine.host,
-                &self.machine.name,
+                self.machine.host.clone(),
+                self.machine.name.clone(),
                 phase,
             ),
         };
@@ -333,7 +381,11 @@ impl HostRun {
 
     /// Follows a task to its own end. A task that still makes progress is not stuck: only idleness is limited.
     pub async fn follow(&self, stage: StageName, upid: &Upid, what: &str) -> Result<(), Failure> {
-        self.emit(EventKind::Task { stage, upid: upid.to_string(), what: what.to_owned() });
+        self.emit(EventKind::Task {
+            stage,
+            upid: upid.to_string(),
+            what: what.to_owned(),
+        });
         let started = Instant::now();
         let (mut lines, mut progress, mut looked) = (0, started, started);
         loop {
@@ -346,7 +398,10 @@ impl HostRun {
                 }
                 Ok(TaskStatus::Failed(text)) => return Err(self.task_failed(upid, what, &text).await),
                 Ok(TaskStatus::Unexpected) => {
-                    return Err(self.task_failed(upid, what, "it ended without a result (killed, or its node restarted)").await.retry(Retry::Doubt));
+                    return Err(self
+                        .task_failed(upid, what, "it ended without a result (killed, or its node restarted)")
+                        .await
+                        .retry(Retry::Doubt));
                 }
                 Err(error) if matches!(retry_of(&error.kind()), Retry::NotExecuted | Retry::Doubt) => {}
                 Err(error) => return Err(error.into()),
@@ -359,14 +414,20 @@ impl HostRun {
                     lines += log.len();
                     progress = Instant::now();
                     if let Some(last) = log.last() {
-                        self.emit(EventKind::Waiting { stage, what: self.clean(&format!("{what}: {last}")) });
+                        self.emit(EventKind::Waiting {
+                            stage,
+                            what: self.clean(&format!("{what}: {last}")),
+                        });
                     }
                 }
             }
             if progress.elapsed() >= self.machine.waits.task_idle.max(Duration::from_secs(16)) {
                 let diagnostic = Diagnostic::error(
                     "task/idle",
-                    format!("{what}: the task has made no progress for {} s", self.machine.waits.task_idle.as_secs()),
+                    format!(
+                        "{what}: the task has made no progress for {} s",
+                        self.machine.waits.task_idle.as_secs()
+                    ),
                 )
                 .note(None, format!("task {upid}"))
                 .help("look at the task in Proxmox; when it has ended, run the same command again");
@@ -383,8 +444,10 @@ impl HostRun {
     }
 
     async fn warn_of_task(&self, upid: &Upid, what: &str, count: u32) {
-        let mut diagnostic =
-            Diagnostic::warning("task/warnings", format!("{what} ended with {count} warning{}", if count == 1 { "" } else { "s" }));
+        let mut diagnostic = Diagnostic::warning(
+            "task/warnings",
+            format!("{what} ended with {count} warning{}", if count == 1 { "" } else { "s" }),
+        );
         for line in self.log_tail(upid).await {
             diagnostic = diagnostic.note(None, line);
         }
@@ -400,8 +463,8 @@ impl HostRun {
 
     async fn task_failed(&self, upid: &Upid, what: &str, text: &str) -> Failure {
         let kind = Kind::of_text(text);
-        let mut diagnostic =
-            Diagnostic::error("task/failed", format!("{what} failed: {}", self.clean(text))).note(None, format!("task {upid}"));
+        let mut diagnostic = Diagnostic::error("task/failed", format!("{what} failed: {}", self.clean(text)))
+            .note(None, format!("task {upid}"));
         for line in self.log_tail(upid).await {
             diagnostic = diagnostic.note(None, line);
         }
@@ -413,7 +476,10 @@ impl HostRun {
     /// Runs a command on the guest with the host keys that are known so far: those on record, else those learned in this
     /// run.
     pub async fn on_guest(&self, command: &Command) -> Result<Output, SshError> {
-        self.shared.remote.run(&self.machine.ssh, &self.guest_keys(), command).await
+        self.shared
+            .remote
+            .run(&self.machine.ssh, &self.guest_keys(), command)
+            .await
     }
 
     /// The host keys that the guest must show.
@@ -433,7 +499,10 @@ impl HostRun {
 
     /// A diagnostic for an SSH failure at the guest.
     pub fn explain_guest(&self, error: &SshError) -> Diagnostic {
-        explain_ssh(error, &format!("guest {} ({})", self.machine.host, at(&self.machine.ssh)))
+        explain_ssh(
+            error,
+            &format!("guest {} ({})", self.machine.host, at(&self.machine.ssh)),
+        )
     }
 
     /// The run's id, for marks.

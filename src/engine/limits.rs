@@ -30,7 +30,11 @@ pub struct Limits {
 impl Limits {
     /// `clones` per storage and `migrations` per node; 0 is unlimited.
     pub fn new(clones: usize, migrations: usize) -> Self {
-        Self { clones, migrations, semaphores: Mutex::new(BTreeMap::new()) }
+        Self {
+            clones,
+            migrations,
+            semaphores: Mutex::new(BTreeMap::new()),
+        }
     }
 
     /// Waits for a place, first come first served. The place is free again when the permit is dropped.
@@ -58,10 +62,16 @@ mod tests {
     #[tokio::test]
     async fn the_limit_holds_per_storage() {
         let limits = Limits::new(1, 1);
-        let one = limits.acquire(Limit::Clone { storage: "local".into() }).await;
+        let one = limits
+            .acquire(Limit::Clone {
+                storage: "local".into(),
+            })
+            .await;
         assert!(one.is_some());
         assert!(limits.acquire(Limit::Clone { storage: "ceph".into() }).await.is_some());
-        let second = limits.acquire(Limit::Clone { storage: "local".into() });
+        let second = limits.acquire(Limit::Clone {
+            storage: "local".into(),
+        });
         tokio::pin!(second);
         assert!(futures_util::poll!(&mut second).is_pending());
         drop(one);
@@ -70,6 +80,11 @@ mod tests {
 
     #[tokio::test]
     async fn zero_is_unlimited() {
-        assert!(Limits::new(0, 0).acquire(Limit::Migrate { node: "pve-0".into() }).await.is_none());
+        assert!(
+            Limits::new(0, 0)
+                .acquire(Limit::Migrate { node: "pve-0".into() })
+                .await
+                .is_none()
+        );
     }
 }

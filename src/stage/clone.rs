@@ -37,7 +37,7 @@ use crate::proxmox::vm::{CloneRequest, View};
 use crate::stage::Vm;
 use crate::stage::ownership::Owned;
 use crate::stage::readiness::{Ready, Template};
-use crate::state::record::{Phase, now};
+use crate::state::record::Phase;
 
 /// The clone: finished, unlocked, ours.
 #[derive(Clone, Debug)]
@@ -50,7 +50,10 @@ pub struct Cloned {
 impl Cloned {
     /// A VM that is ours already was cloned once.
     pub fn before(owned: Owned) -> Self {
-        Self { vm: owned.vm, _made: () }
+        Self {
+            vm: owned.vm,
+            _made: (),
+        }
     }
 }
 
@@ -80,7 +83,10 @@ pub fn mark(operation: Uuid) -> String {
 
 /// The description without the mark; `None` if nothing is left.
 pub fn unmarked(description: &str) -> Option<String> {
-    let kept: Vec<&str> = description.lines().filter(|line| !line.starts_with("vmwright operation ")).collect();
+    let kept: Vec<&str> = description
+        .lines()
+        .filter(|line| !line.starts_with("vmwright operation "))
+        .collect();
     let kept = kept.join("\n").trim().to_owned();
     if kept.is_empty() { None } else { Some(kept) }
 }
@@ -104,19 +110,30 @@ impl Stage for Clone<'_> {
 
     async fn observe(&self, run: &HostRun) -> Result<Seen<Cloned>, Failure> {
         let absent = || {
-            let from = format!("full clone of {} (VM {} on {})", run.machine.template, self.template.vmid, self.template.node);
+            let from = format!(
+                "full clone of {} (VM {} on {})",
+                run.machine.template, self.template.vmid, self.template.node
+            );
             Ok(Seen::Absent(vec![Change::new(run.machine.name.clone(), from)]))
         };
-        let Some(Phase::Cloning { vmid, operation, upid, .. }) = run.phase() else { return absent() };
+        let Some(Phase::Cloning {
+            vmid, operation, upid, ..
+        }) = run.phase()
+        else {
+            return absent();
+        };
         match self.find(run, vmid).await? {
             Some((node, config)) => match read_mark(&config, operation) {
                 Mark::Foreign => absent(),
                 Mark::Ours => Ok(Seen::Done(evidence(vmid, node, &config)?)),
                 Mark::Making => self.making(run, vmid, upid.as_ref()).await,
             },
-            None if self.task_runs(run, upid.as_ref()).await? => {
-                Ok(Seen::Pending(wait(run, "the clone task", "clone/late", "the clone task does not end")))
-            }
+            None if self.task_runs(run, upid.as_ref()).await? => Ok(Seen::Pending(wait(
+                run,
+                "the clone task",
+                "clone/late",
+                "the clone task does not end",
+            ))),
             None => absent(),
         }
     }
@@ -139,15 +156,44 @@ impl Stage for Clone<'_> {
             description: Some(description),
             pool: hardware.pool.clone(),
         };
-        let upid = run.api().clone_vm(&self.template.node, self.template.vmid, &request).await.map_err(taken)?;
-        if let Some(Phase::Cloning { vmid, operation, template, template_node, since, .. }) = run.phase() {
-            run.record_phase(Phase::Cloning { vmid, operation, template, template_node, upid: Some(upid.clone()), since })?;
+        let upid = run
+            .api()
+            .clone_vm(&self.template.node, self.template.vmid, &request)
+            .await
+            .map_err(taken)?;
+        if let Some(Phase::Cloning {
+            vmid,
+            operation,
+            template,
+            template_node,
+            since,
+            ..
+        }) = run.phase()
+        {
+            run.record_phase(Phase::Cloning {
+                vmid,
+                operation,
+                template,
+                template_node,
+                upid: Some(upid.clone()),
+                since,
+            })?;
         }
-        run.follow(Self::NAME, &upid, &format!("clone of {} as VM {vmid}", run.machine.template)).await.map_err(taken)
+        run.follow(
+            Self::NAME,
+            &upid,
+            &format!("clone of {} as VM {vmid}", run.machine.template),
+        )
+        .await
+        .map_err(taken)
     }
 
     fn settles(&self, cloned: &Cloned) -> Option<Phase> {
-        Some(Phase::Created { vmid: cloned.vm.vmid, uuid: cloned.vm.uuid.clone(), node: cloned.vm.node.clone() })
+        Some(Phase::Created {
+            vmid: cloned.vm.vmid,
+            uuid: cloned.vm.uuid.clone(),
+            node: cloned.vm.node.clone(),
+        })
     }
 
     fn tell(&self, cloned: &Cloned) -> String {
@@ -159,7 +205,9 @@ impl Stage for Clone<'_> {
             Some(storage) => storage.to_string(),
             None => format!("that of {}", run.machine.template),
         };
-        Some(Limit::Clone { storage: format!("{}/{storage}", run.machine.cluster.host) })
+        Some(Limit::Clone {
+            storage: format!("{}/{storage}", run.machine.cluster.host),
+        })
     }
 }
 
@@ -178,7 +226,9 @@ impl Clone<'_> {
             }
         }
         let listing = run.fresh_listing().await?;
-        let Some(listed) = listing.by_id(vmid) else { return Ok(None) };
+        let Some(listed) = listing.by_id(vmid) else {
+            return Ok(None);
+        };
         match run.api().vm_config(&listed.node, vmid, View::Pending).await {
             Ok(config) => Ok(Some((listed.node.clone(), config))),
             Err(error) if error.kind() == Kind::Missing => Ok(None),
@@ -189,7 +239,12 @@ impl Clone<'_> {
     /// A VM that is being made: wait while a task makes it; a lock without a task is an operator's matter.
     async fn making(&self, run: &HostRun, vmid: VmId, upid: Option<&Upid>) -> Result<Seen<Cloned>, Failure> {
         if self.task_runs(run, upid).await? {
-            return Ok(Seen::Pending(wait(run, "the clone task", "clone/late", "the clone task does not end")));
+            return Ok(Seen::Pending(wait(
+                run,
+                "the clone task",
+                "clone/late",
+                "the clone task does not end",
+            )));
         }
         // The task may have ended between the two looks; a lock that stays is left over from a killed one.
         let mut left_over = wait(
@@ -214,7 +269,12 @@ impl Clone<'_> {
                 Err(error) => Err(error.into()),
             };
         }
-        let filter = TaskFilter { vmid: Some(self.template.vmid), kind: Some("qmclone".to_owned()), running_only: true, ..TaskFilter::default() };
+        let filter = TaskFilter {
+            vmid: Some(self.template.vmid),
+            kind: Some("qmclone".to_owned()),
+            running_only: true,
+            ..TaskFilter::default()
+        };
         let tasks = run.api().tasks(&self.template.node, &filter).await?;
         Ok(!tasks.is_empty())
     }
@@ -247,7 +307,7 @@ impl Clone<'_> {
             template: self.template.vmid,
             template_node: self.template.node.clone(),
             upid: None,
-            since: now(),
+            since: jiff::Timestamp::now(),
         })?;
         Ok((vmid, operation))
     }
@@ -256,7 +316,11 @@ impl Clone<'_> {
 /// A number that somebody else took in the meantime is no failure: observe sees it, and another one is taken.
 fn taken(error: impl Into<Failure>) -> Failure {
     let failure = error.into();
-    if failure.kind == Some(Kind::Exists) { failure.retry(Retry::NotExecuted) } else { failure }
+    if failure.kind == Some(Kind::Exists) {
+        failure.retry(Retry::NotExecuted)
+    } else {
+        failure
+    }
 }
 
 fn evidence(vmid: VmId, node: NodeName, config: &VmConfig) -> Result<Cloned, Failure> {
@@ -267,7 +331,10 @@ fn evidence(vmid: VmId, node: NodeName, config: &VmConfig) -> Result<Cloned, Fai
                 .help("does the template have smbios1? `qm set TEMPLATE --smbios1 uuid=$(uuidgen)` adds it"),
         ));
     };
-    Ok(Cloned { vm: Vm { vmid, uuid, node }, _made: () })
+    Ok(Cloned {
+        vm: Vm { vmid, uuid, node },
+        _made: (),
+    })
 }
 
 fn wait(run: &HostRun, what: &str, code: &'static str, late: &str) -> Wait {
@@ -286,7 +353,10 @@ mod tests {
     #[test]
     fn the_mark_is_a_line_of_its_own_and_goes_without_trace() {
         let operation = Uuid::nil();
-        assert_eq!(unmarked(&format!("notes\nof the template\n\n{}", mark(operation))).as_deref(), Some("notes\nof the template"));
+        assert_eq!(
+            unmarked(&format!("notes\nof the template\n\n{}", mark(operation))).as_deref(),
+            Some("notes\nof the template")
+        );
         assert_eq!(unmarked(&mark(operation)), None);
     }
 }

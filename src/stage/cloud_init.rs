@@ -12,11 +12,10 @@ use crate::engine::failure::Failure;
 use crate::engine::host::HostRun;
 use crate::engine::pace::Pace;
 use crate::engine::stage::{Seen, Stage, Wait};
-use crate::guest::cloud_init::{Verdict, judge};
+use crate::guest::cloud_init::Verdict;
 use crate::guest::probes;
 use crate::guest::remote::SshError;
 use crate::stage::Vm;
-use crate::stage::ownership::Owned;
 use crate::stage::start::{Running, relearn};
 use crate::state::record::Phase;
 
@@ -32,10 +31,17 @@ pub struct Initialized {
 
 impl Initialized {
     /// The verdict is on record already.
-    pub fn before(owned: Owned) -> Self {
-        Self { vm: owned.vm, verdict: "on record".to_owned(), _made: () }
+    pub fn before(running: Running) -> Self {
+        Self {
+            vm: running.vm,
+            verdict: "on record".to_owned(),
+            _made: (),
+        }
     }
 }
+
+/// How long one look waits on the guest for cloud-init's end before it asks.
+const WAIT: Duration = Duration::from_secs(3);
 
 /// The stage.
 pub struct CloudInit {
@@ -49,7 +55,8 @@ impl Stage for CloudInit {
 
     async fn observe(&self, run: &HostRun) -> Result<Seen<Initialized>, Failure> {
         let waits = &run.machine.waits;
-        let command = probes::cloud_init_status_command(waits.cloud_init_command, Duration::from_secs(3));
+        let probe = probes::cloud_init_status(WAIT, waits.cloud_init_command);
+        let command = probe.command(probes::cloud_init_budget(WAIT, waits.cloud_init_command));
         let output = match run.on_guest(&command).await {
             Ok(output) => output,
             Err(SshError::HostKey { text, changed: true }) => {
@@ -61,25 +68,44 @@ impl Stage for CloudInit {
             }
             Err(error) => return Err(Failure::new(run.explain_guest(&error))),
         };
-        let (code, stdout, stderr) = probes::parse_cloud_init_status(&output);
-        match judge(code, &stdout, &stderr) {
-            Verdict::Running { detail } => Ok(Seen::Pending(wait(run, &detail))),
-            Verdict::Error { over: false, .. } => Ok(Seen::Pending(wait(run, "reports an error while stages still run"))),
+        let sample = match probe.read(&output) {
+            Ok(sample) => sample,
+            Err(error) => return Ok(Seen::Pending(wait(run, &error.to_string()))),
+        };
+        match sample.verdict() {
+            Verdict::Running { stage } => Ok(Seen::Pending(wait(run, stage.as_deref().unwrap_or("running")))),
+            Verdict::Done { .. } if sample.shutdown_scheduled => {
+                Ok(Seen::Pending(wait(run, "done, and a restart is scheduled")))
+            }
+            Verdict::Error { over: Some(false), .. } => {
+                Ok(Seen::Pending(wait(run, "reports an error while stages still run")))
+            }
             Verdict::Done { warnings } => {
                 for warning in &warnings {
                     run.warn(
-                        &Diagnostic::warning("cloud-init/warning", format!("cloud-init on {}: {warning}", run.machine.host))
-                            .help("a deprecated key still works today; mend the template that writes it"),
+                        &Diagnostic::warning(
+                            "cloud-init/warning",
+                            format!("cloud-init on {}: {warning}", run.machine.host),
+                        )
+                        .help("a deprecated key still works today; mend the template that writes it"),
                     );
                 }
-                let verdict = if warnings.is_empty() { "done" } else { "done, with warnings" };
-                Ok(Seen::Done(Initialized { vm: self.running.vm.clone(), verdict: verdict.to_owned(), _made: () }))
+                let verdict = if warnings.is_empty() {
+                    "done"
+                } else {
+                    "done, with warnings"
+                };
+                Ok(Seen::Done(Initialized {
+                    vm: self.running.vm.clone(),
+                    verdict: verdict.to_owned(),
+                    _made: (),
+                }))
             }
             bad @ (Verdict::Degraded { .. }
-            | Verdict::Error { over: true, .. }
+            | Verdict::Error { .. }
             | Verdict::Disabled
             | Verdict::NotInstalled
-            | Verdict::Unreadable { .. }) => Err(Failure::new(self.explain(run, &bad))),
+            | Verdict::Unreadable(_)) => Err(Failure::new(self.explain(run, &bad))),
         }
     }
 
@@ -104,20 +130,50 @@ impl Stage for CloudInit {
 impl CloudInit {
     fn explain(&self, run: &HostRun, verdict: &Verdict) -> Diagnostic {
         let host = &run.machine.host;
-        let (code, message, errors): (_, String, &[String]) = match verdict {
-            Verdict::Degraded { problems } => ("cloud-init/degraded", format!("cloud-init on {host} ended degraded"), problems),
-            Verdict::Error { errors, .. } => ("cloud-init/error", format!("cloud-init on {host} ended with an error"), errors),
-            Verdict::Disabled => ("cloud-init/disabled", format!("cloud-init on {host} is disabled: it found no data source, so the user-data was not applied"), &[]),
-            Verdict::NotInstalled => ("cloud-init/not-installed", format!("there is no cloud-init on {host}"), &[]),
-            Verdict::Unreadable { detail } => ("cloud-init/unreadable", format!("cloud-init on {host} gave no readable status: {detail}"), &[]),
-            Verdict::Running { .. } | Verdict::Done { .. } => ("cloud-init/unreadable", format!("cloud-init on {host} is not over"), &[]),
+        let (code, message, errors): (_, String, Vec<String>) = match verdict {
+            Verdict::Degraded { problems } => (
+                "cloud-init/degraded",
+                format!("cloud-init on {host} ended degraded"),
+                problems
+                    .iter()
+                    .map(|(level, text)| format!("{level}: {text}"))
+                    .collect(),
+            ),
+            Verdict::Error { errors, .. } => (
+                "cloud-init/error",
+                format!("cloud-init on {host} ended with an error"),
+                errors.clone(),
+            ),
+            Verdict::Disabled => (
+                "cloud-init/disabled",
+                format!("cloud-init on {host} is disabled: it found no data source, so the user-data was not applied"),
+                Vec::new(),
+            ),
+            Verdict::NotInstalled => (
+                "cloud-init/not-installed",
+                format!("there is no cloud-init on {host}"),
+                Vec::new(),
+            ),
+            Verdict::Unreadable(why) => (
+                "cloud-init/unreadable",
+                format!("cloud-init on {host} gave no readable status: {why}"),
+                Vec::new(),
+            ),
+            Verdict::Running { .. } | Verdict::Done { .. } => (
+                "cloud-init/unreadable",
+                format!("cloud-init on {host} is not over"),
+                Vec::new(),
+            ),
         };
-        let mut diagnostic = Diagnostic::error(code, message).rule("only a clean end of cloud-init counts as created; the VM was left as it is");
+        let mut diagnostic = Diagnostic::error(code, message)
+            .rule("only a clean end of cloud-init counts as created; the VM was left as it is");
         for error in errors {
-            diagnostic = diagnostic.note(None, run.clean(error));
+            diagnostic = diagnostic.note(None, run.clean(&error));
         }
         diagnostic
-            .help(format!("on {host}: `cloud-init status --long`, /var/log/cloud-init.log and /var/log/cloud-init-output.log"))
+            .help(format!(
+                "on {host}: `cloud-init status --long`, /var/log/cloud-init.log and /var/log/cloud-init-output.log"
+            ))
             .help("mend the cause there (or in the inventory and remove the VM), then run the same command again")
     }
 }
@@ -130,5 +186,10 @@ fn wait(run: &HostRun, detail: &str) -> Wait {
         .rule("the bound is vms_cloud_init_poll_retries x vms_cloud_init_poll_delay; one call may take vms_cloud_init_command_timeout")
         .help(format!("on {host}: `cloud-init status --long`, /var/log/cloud-init.log and /var/log/cloud-init-output.log"))
         .help("run the same command again to go on waiting");
-    Wait { what: format!("cloud-init: {}", run.clean(detail)), pace: Pace::CloudInit, budget: waits.cloud_init, late: Box::new(late) }
+    Wait {
+        what: format!("cloud-init: {}", run.clean(detail)),
+        pace: Pace::CloudInit,
+        budget: waits.cloud_init,
+        late: Box::new(late),
+    }
 }

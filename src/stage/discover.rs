@@ -47,8 +47,10 @@ impl Stage for Discover {
     async fn observe(&self, run: &HostRun) -> Result<Seen<Discovered>, Failure> {
         let listing = run.listing().await?;
         let name = &run.machine.name;
-        let (vms, wrong_kind): (Vec<Listed>, Vec<Listed>) =
-            listing.named(name).cloned().partition(|guest| guest.kind == GuestKind::Qemu && !guest.template);
+        let (vms, wrong_kind): (Vec<Listed>, Vec<Listed>) = listing
+            .named(name)
+            .cloned()
+            .partition(|guest| guest.kind == GuestKind::Qemu && !guest.template);
         let mut named = Vec::new();
         for listed in vms.into_iter().take(2) {
             if let Some(candidate) = read(run, listed).await? {
@@ -59,7 +61,13 @@ impl Stage for Discover {
             Some(vmid) => recorded(run, &listing, &named, vmid).await?,
             None => None,
         };
-        Ok(Seen::Done(Discovered { listing, named, wrong_kind, recorded, _made: () }))
+        Ok(Seen::Done(Discovered {
+            listing,
+            named,
+            wrong_kind,
+            recorded,
+            _made: (),
+        }))
     }
 
     async fn act(&self, _run: &HostRun) -> Result<(), Failure> {

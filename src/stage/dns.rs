@@ -32,14 +32,20 @@ impl Stage for Dns<'_> {
 
     async fn observe(&self, run: &HostRun) -> Result<Seen<Named>, Failure> {
         if matches!(run.machine.dns, DnsChoice::None) {
-            return Ok(Seen::Done(Named { detail: "not published (vms_dns: none)".to_owned() }));
+            return Ok(Seen::Done(Named {
+                detail: "not published (vms_dns: none)".to_owned(),
+            }));
         }
         let mut missing = Vec::new();
         let records = records(&run.machine);
         for record in &records {
             let seen = run.dns.observe(record).await.map_err(|error| explain(&error))?;
             if !seen.same_name.is_empty() {
-                return Ok(Seen::Foreign(Box::new(conflict(record, &seen.same_name, &run.dns.label()))));
+                return Ok(Seen::Foreign(Box::new(conflict(
+                    record,
+                    &seen.same_name,
+                    &run.dns.label(),
+                ))));
             }
             if !seen.present {
                 missing.push(Change::new("DNS record", record.to_string()));
@@ -48,7 +54,9 @@ impl Stage for Dns<'_> {
         }
         if missing.is_empty() {
             let listed: Vec<String> = records.iter().map(ToString::to_string).collect();
-            return Ok(Seen::Done(Named { detail: listed.join(", ") }));
+            return Ok(Seen::Done(Named {
+                detail: listed.join(", "),
+            }));
         }
         Ok(Seen::Absent(missing))
     }
@@ -66,7 +74,9 @@ impl Stage for Dns<'_> {
     }
 
     fn assume(&self, _run: &HostRun) -> Option<Named> {
-        Some(Named { detail: "would be published".to_owned() })
+        Some(Named {
+            detail: "would be published".to_owned(),
+        })
     }
 
     fn tell(&self, named: &Named) -> String {
@@ -82,9 +92,12 @@ impl Dns<'_> {
         }
         let names: Vec<&str> = seen.same_address.iter().map(|other| other.name.as_str()).collect();
         run.warn(
-            &Diagnostic::warning("dns/same-address", format!("{} has the address {} too", names.join(", "), record.address))
-                .rule("an address usually belongs to one name; the other entry was left alone")
-                .help("remove the old entry if that machine is gone"),
+            &Diagnostic::warning(
+                "dns/same-address",
+                format!("{} has the address {} too", names.join(", "), record.address),
+            )
+            .rule("an address usually belongs to one name; the other entry was left alone")
+            .help("remove the old entry if that machine is gone"),
         );
     }
 }
@@ -92,15 +105,25 @@ impl Dns<'_> {
 /// The records that the guest is to have: its FQDN on every static address.
 pub fn records(machine: &Machine) -> Vec<Record> {
     let primary = machine.network.interfaces.first();
-    let addresses: Vec<IpAddr> = primary.map(|nic| nic.addresses.iter().map(|cidr| cidr.address).collect()).unwrap_or_default();
-    addresses.into_iter().map(|address| Record::new(&machine.guest.fqdn, address)).collect()
+    let addresses: Vec<IpAddr> = primary
+        .map(|nic| nic.addresses.iter().map(|cidr| cidr.address).collect())
+        .unwrap_or_default();
+    addresses
+        .into_iter()
+        .map(|address| Record::new(&machine.guest.fqdn, address))
+        .collect()
 }
 
 fn conflict(record: &Record, same_name: &[Record], server: &str) -> Diagnostic {
     let others: Vec<String> = same_name.iter().map(|other| other.address.to_string()).collect();
     Diagnostic::error(
         "dns/conflict",
-        format!("{} already points to {} in {server}, not to {}", record.name, others.join(", "), record.address),
+        format!(
+            "{} already points to {} in {server}, not to {}",
+            record.name,
+            others.join(", "),
+            record.address
+        ),
     )
     .rule("a name that points elsewhere is never overwritten: it may be another machine's")
     .help("if the old record is stale, remove it there, then run the same command again")
@@ -109,12 +132,33 @@ fn conflict(record: &Record, same_name: &[Record], server: &str) -> Diagnostic {
 
 fn explain(error: &DnsError) -> Failure {
     let (code, retry, help) = match error {
-        DnsError::Unreachable { .. } => ("dns/unreachable", Retry::No, "check pihole_api_host and that the server runs"),
-        DnsError::Denied { .. } => ("dns/denied", Retry::No, "check pihole_password (a Pi-hole application password works too)"),
-        DnsError::Busy { .. } => ("dns/busy", Retry::NotExecuted, "too many API sessions are open there; they end by themselves"),
+        DnsError::Unreachable { .. } => (
+            "dns/unreachable",
+            Retry::No,
+            "check pihole_api_host and that the server runs",
+        ),
+        DnsError::Denied { .. } => (
+            "dns/denied",
+            Retry::No,
+            "check pihole_password (a Pi-hole application password works too)",
+        ),
+        DnsError::Busy { .. } => (
+            "dns/busy",
+            Retry::NotExecuted,
+            "too many API sessions are open there; they end by themselves",
+        ),
         DnsError::Refused { .. } => ("dns/refused", Retry::No, "the server's own words say why"),
-        DnsError::Unknown { .. } => ("dns/unknown-outcome", Retry::Doubt, "run the same command again: it looks before it writes"),
+        DnsError::Unknown { .. } => (
+            "dns/unknown-outcome",
+            Retry::Doubt,
+            "run the same command again: it looks before it writes",
+        ),
         DnsError::Unreadable { .. } => ("dns/unreadable", Retry::No, "is this a Pi-hole of version 6 or later?"),
     };
-    Failure::new(Diagnostic::error(code, error.to_string()).help(help).exit(Exit::HostFailed)).retry(retry)
+    Failure::new(
+        Diagnostic::error(code, error.to_string())
+            .help(help)
+            .exit(Exit::HostFailed),
+    )
+    .retry(retry)
 }

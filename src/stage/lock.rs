@@ -8,39 +8,25 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::diagnose::{Diagnostic, Exit};
 use crate::engine::event::{EventKind, StageName};
 use crate::engine::failure::Failure;
 use crate::engine::host::{Halt, HostRun, millis};
-use crate::engine::pace::Pace;
-use crate::state::lock::{LockError, Owner};
 
 /// Takes the lock and reads the record under it.
 pub async fn acquire(run: &HostRun, command: &str, wait: Duration) -> Result<(), Halt> {
-    let failed = |failure: Failure| Halt::Failed { stage: StageName::Lock, diagnostic: failure.diagnostic };
     run.check_cancel(StageName::Lock)?;
     run.emit(EventKind::StageStarted { stage: StageName::Lock });
     let started = Instant::now();
-    let guard = loop {
-        let owner = Owner::current(run.run_id(), command);
-        match run.shared.state.lock(&run.key, owner) {
-            Ok(guard) => break guard,
-            Err(LockError::State(error)) => return Err(failed(error.into())),
-            Err(held @ LockError::Held { .. }) => {
-                if started.elapsed() >= wait {
-                    return Err(failed(Failure::new(explain(run, &held))));
-                }
-                run.emit(EventKind::Waiting { stage: StageName::Lock, what: held.to_string() });
-                tokio::select! {
-                    () = tokio::time::sleep(Pace::Task.pause(started.elapsed())) => {}
-                    () = run.shared.cancel.cancelled() => return Err(Halt::Interrupted { stage: StageName::Lock }),
-                }
-            }
-        }
+    let state = &run.shared.state;
+    let owner = state.owner(run.run_id(), format!("{command} {}", run.machine.host));
+    let guard = tokio::select! {
+        locked = state.lock_waiting(&run.key, owner, wait) => locked.map_err(|error| {
+            failed(Failure::new(error.diagnostic(&run.machine.host, &run.machine.name)))
+        })?,
+        () = run.shared.cancel.cancelled() => return Err(Halt::Interrupted { stage: StageName::Lock }),
     };
     *run.guard.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
-    let record = run.shared.state.read_record(&run.key).map_err(|error| failed(error.into()))?;
-    *run.record.lock().unwrap_or_else(PoisonError::into_inner) = record;
+    read_record(run)?;
     run.emit(EventKind::StageDone {
         stage: StageName::Lock,
         changed: false,
@@ -52,10 +38,24 @@ pub async fn acquire(run: &HostRun, command: &str, wait: Duration) -> Result<(),
 
 /// Reads the record without the lock, for a plan.
 pub fn peek(run: &HostRun) -> Result<(), Halt> {
-    let failed = |failure: Failure| Halt::Failed { stage: StageName::Lock, diagnostic: failure.diagnostic };
-    let record = run.shared.state.read_record(&run.key).map_err(|error| failed(error.into()))?;
+    read_record(run)
+}
+
+fn read_record(run: &HostRun) -> Result<(), Halt> {
+    let record = run
+        .shared
+        .state
+        .read_record(&run.key)
+        .map_err(|error| failed(error.into()))?;
     *run.record.lock().unwrap_or_else(PoisonError::into_inner) = record;
     Ok(())
+}
+
+fn failed(failure: Failure) -> Halt {
+    Halt::Failed {
+        stage: StageName::Lock,
+        diagnostic: failure.diagnostic,
+    }
 }
 
 /// Frees the lock.
@@ -65,11 +65,4 @@ pub fn release(run: &HostRun) -> Result<(), Failure> {
         Some(guard) => Ok(guard.release()?),
         None => Ok(()),
     }
-}
-
-fn explain(run: &HostRun, held: &LockError) -> Diagnostic {
-    Diagnostic::error("lock/held", format!("{} is locked: {held}", run.machine.name))
-        .rule("one run at a time works on a VM; nothing was touched")
-        .help("wait for the other run to end, or give --wait-lock 10m to wait in line")
-        .exit(Exit::Locked)
 }

@@ -36,11 +36,21 @@ impl Stage for Migrate {
     async fn observe(&self, run: &HostRun) -> Result<Seen<Placed>, Failure> {
         let vmid = self.cloned.vm.vmid;
         let target = &run.machine.node;
-        let here = if *target == self.cloned.vm.node { Some(target.clone()) } else { locate(run, &self.cloned.vm).await? };
-        let Some(node) = here else {
-            return Err(Failure::new(Diagnostic::error("migrate/lost", format!("VM {vmid} is on no node any more"))));
+        let here = if *target == self.cloned.vm.node {
+            Some(target.clone())
+        } else {
+            locate(run, &self.cloned.vm).await?
         };
-        let vm = Vm { node: node.clone(), ..self.cloned.vm.clone() };
+        let Some(node) = here else {
+            return Err(Failure::new(Diagnostic::error(
+                "migrate/lost",
+                format!("VM {vmid} is on no node any more"),
+            )));
+        };
+        let vm = Vm {
+            node: node.clone(),
+            ..self.cloned.vm.clone()
+        };
         if node == *target {
             return Ok(Seen::Done(Placed { vm, _made: () }));
         }
@@ -58,14 +68,25 @@ impl Stage for Migrate {
                 late: Box::new(late),
             }));
         }
-        Ok(Seen::Absent(vec![Change::set("node", Some(node.to_string()), Some(target.to_string()))]))
+        Ok(Seen::Absent(vec![Change::set(
+            "node",
+            Some(node.to_string()),
+            Some(target.to_string()),
+        )]))
     }
 
     async fn act(&self, run: &HostRun) -> Result<(), Failure> {
         let vmid = self.cloned.vm.vmid;
-        let Some(source) = locate(run, &self.cloned.vm).await? else { return Ok(()) };
+        let Some(source) = locate(run, &self.cloned.vm).await? else {
+            return Ok(());
+        };
         let upid = run.api().migrate(&source, vmid, &run.machine.node, false).await?;
-        run.follow(Self::NAME, &upid, &format!("migration of VM {vmid} from {source} to {}", run.machine.node)).await
+        run.follow(
+            Self::NAME,
+            &upid,
+            &format!("migration of VM {vmid} from {source} to {}", run.machine.node),
+        )
+        .await
     }
 
     fn tell(&self, placed: &Placed) -> String {
@@ -73,7 +94,9 @@ impl Stage for Migrate {
     }
 
     fn limit(&self, _run: &HostRun) -> Option<Limit> {
-        Some(Limit::Migrate { node: self.cloned.vm.node.to_string() })
+        Some(Limit::Migrate {
+            node: self.cloned.vm.node.to_string(),
+        })
     }
 }
 

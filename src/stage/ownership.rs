@@ -146,7 +146,10 @@ fn documented(
     {
         return Err(refuse(
             "ownership/other-vm",
-            format!("the record says that {name} is VM {vmid}, but Proxmox shows VM {} on {}", other.listed.vmid, other.listed.node),
+            format!(
+                "the record says that {name} is VM {vmid}, but Proxmox shows VM {} on {}",
+                other.listed.vmid, other.listed.node
+            ),
         )
         .rule("number, name and SMBIOS UUID of the record must agree with Proxmox; nothing was touched")
         .help("find out which of the two is right; do not delete the record or take the VM over unseen")
@@ -156,10 +159,13 @@ fn documented(
         if !found.listing.gaps.is_empty() {
             return Err(unknown(name, found));
         }
-        return Err(refuse("ownership/gone", format!("the record says that {name} is VM {vmid}, but there is no such VM"))
-            .rule("a record without its VM is never overwritten by a new creation; nothing was touched")
-            .help("if the VM was removed on purpose, move its record away: `vmwright status` shows the file")
-            .into());
+        return Err(refuse(
+            "ownership/gone",
+            format!("the record says that {name} is VM {vmid}, but there is no such VM"),
+        )
+        .rule("a record without its VM is never overwritten by a new creation; nothing was touched")
+        .help("if the VM was removed on purpose, move its record away: `vmwright status` shows the file")
+        .into());
     };
     let seen_name = seen.config.name().unwrap_or_default();
     if seen_name != name {
@@ -177,22 +183,35 @@ fn documented(
             "ownership/other-uuid",
             format!("VM {vmid} is called {name} but is another machine than the one on record"),
         )
-        .note(None, format!("SMBIOS UUID on record: {}", phase.uuid().unwrap_or("none")))
-        .note(None, format!("SMBIOS UUID in Proxmox: {}", seen_uuid.as_deref().unwrap_or("none")))
+        .note(
+            None,
+            format!("SMBIOS UUID on record: {}", phase.uuid().unwrap_or("none")),
+        )
+        .note(
+            None,
+            format!("SMBIOS UUID in Proxmox: {}", seen_uuid.as_deref().unwrap_or("none")),
+        )
         .rule("number, name and SMBIOS UUID of the record must agree with Proxmox; nothing was touched")
         .into());
     }
     let owned = Owned {
-        vm: Vm { vmid, uuid: seen_uuid.unwrap_or_default(), node: seen.listed.node.clone() },
+        vm: Vm {
+            vmid,
+            uuid: seen_uuid.unwrap_or_default(),
+            node: seen.listed.node.clone(),
+        },
         _made: (),
     };
     match phase {
         Phase::Created { .. } | Phase::Cloning { .. } => Ok(Decision::Resume(owned)),
         Phase::Initialized { .. } | Phase::Finalizing { .. } => Ok(Decision::Finalize(owned)),
         Phase::Complete { .. } => Ok(Decision::Done(owned)),
-        Phase::Removing { .. } => Err(refuse("ownership/removing", format!("the removal of {name} (VM {vmid}) has begun"))
-            .rule("a VM whose removal has begun is not provisioned again before it is gone")
-            .into()),
+        Phase::Removing { .. } => Err(refuse(
+            "ownership/removing",
+            format!("the removal of {name} (VM {vmid}) has begun"),
+        )
+        .rule("a VM whose removal has begun is not provisioned again before it is gone")
+        .into()),
     }
 }
 
@@ -211,8 +230,11 @@ fn foreign(name: &str, other: &Candidate) -> Box<Diagnostic> {
 }
 
 fn unknown(name: &str, found: &Discovered) -> Box<Diagnostic> {
-    let mut diagnostic = refuse("ownership/unknown", format!("{name} is not listed, but the listing is not complete"))
-        .rule("not seen is not absent: creating now could make a second VM");
+    let mut diagnostic = refuse(
+        "ownership/unknown",
+        format!("{name} is not listed, but the listing is not complete"),
+    )
+    .rule("not seen is not absent: creating now could make a second VM");
     for gap in &found.listing.gaps {
         diagnostic = diagnostic.note(None, gap.clone());
     }

@@ -44,7 +44,13 @@ impl Stage for Snippets<'_> {
         let folder = place.folder(run);
         let mut missing = Vec::new();
         for (name, content) in files(run)? {
-            if folder.read(&name).await.map_err(|error| place.explain(&error))?.as_deref() != Some(content.as_bytes()) {
+            if folder
+                .read(&name)
+                .await
+                .map_err(|error| place.explain(&error))?
+                .as_deref()
+                != Some(content.as_bytes())
+            {
                 missing.push(Change::new(name, place.to_string()));
             }
         }
@@ -58,7 +64,10 @@ impl Stage for Snippets<'_> {
         let place = self.place(run)?;
         let folder = place.folder(run);
         for (name, content) in files(run)? {
-            folder.write(&name, content.as_bytes()).await.map_err(|error| place.explain(&error))?;
+            folder
+                .write(&name, content.as_bytes())
+                .await
+                .map_err(|error| place.explain(&error))?;
         }
         Ok(())
     }
@@ -74,7 +83,12 @@ impl Stage for Snippets<'_> {
 
 impl Snippets<'_> {
     fn place(&self, run: &HostRun) -> Result<Place, Failure> {
-        Place::of(run, &run.machine.node, self.ready.node_ssh.clone(), self.ready.snippet_dir.clone())
+        Place::of(
+            run,
+            &run.machine.node,
+            self.ready.node_ssh.clone(),
+            self.ready.snippet_dir.clone(),
+        )
     }
 }
 
@@ -82,14 +96,26 @@ fn delivered(machine: &Machine, detail: &str) -> Delivered {
     let (user, network) = file_names(machine);
     let storage = &machine.snippets.storage;
     let cicustom = format!("user={storage}:snippets/{user},network={storage}:snippets/{network}");
-    Delivered { cicustom, detail: detail.to_owned(), _made: () }
+    Delivered {
+        cicustom,
+        detail: detail.to_owned(),
+        _made: (),
+    }
 }
 
 /// The files as they are to be: name and content.
 fn files(run: &HostRun) -> Result<[(String, String); 2], Failure> {
-    let macs: BTreeMap<u8, Mac> =
-        run.machine.hardware.nics.iter().filter_map(|nic| Some((nic.index, run.machine.mac_of(nic.index)?))).collect();
-    let Documents { user_data, network_data } = render(&run.machine, &macs, run.shared.templates_dir.as_deref())?;
+    let macs: BTreeMap<u8, Mac> = run
+        .machine
+        .hardware
+        .nics
+        .iter()
+        .filter_map(|nic| Some((nic.index, run.machine.mac_of(nic.index)?)))
+        .collect();
+    let Documents {
+        user_data,
+        network_data,
+    } = render(&run.machine, &macs, run.shared.templates_dir.as_deref())?;
     let (user, network) = file_names(&run.machine);
     Ok([(user, user_data), (network, network_data)])
 }
@@ -113,21 +139,39 @@ impl std::fmt::Display for Place {
 impl Place {
     fn of(run: &HostRun, node: &NodeName, target: Option<SshTarget>, path: String) -> Result<Self, Failure> {
         if let Some(local) = &run.machine.snippets.local_path {
-            return Ok(Self { node: node.clone(), target: None, path: local.display().to_string() });
+            return Ok(Self {
+                node: node.clone(),
+                target: None,
+                path: local.display().to_string(),
+            });
         }
         let Some(target) = target else {
             return Err(Failure::new(
-                Diagnostic::error("snippets/no-node-address", format!("nothing tells how to reach node {node} over SSH"))
-                    .help(format!("add {node} to the inventory with its ansible_host, or set vms_snippets_path to the mounted folder")),
+                Diagnostic::error(
+                    "snippets/no-node-address",
+                    format!("nothing tells how to reach node {node} over SSH"),
+                )
+                .help(format!(
+                    "add {node} to the inventory with its ansible_host, or set vms_snippets_path to the mounted folder"
+                )),
             ));
         };
         let keys = node_keys(run, &target);
-        Ok(Self { node: node.clone(), target: Some((target, keys)), path })
+        Ok(Self {
+            node: node.clone(),
+            target: Some((target, keys)),
+            path,
+        })
     }
 
     fn folder<'p>(&'p self, run: &'p HostRun) -> Folder<'p> {
         match &self.target {
-            Some((target, keys)) => Folder::Node { remote: run.shared.remote.as_ref(), target, keys, path: &self.path },
+            Some((target, keys)) => Folder::Node {
+                remote: run.shared.remote.as_ref(),
+                target,
+                keys,
+                path: &self.path,
+            },
             None => Folder::Local(self.path.as_ref()),
         }
     }
@@ -149,8 +193,11 @@ impl Place {
             text = format!("{text}: {source}");
         }
         Failure::new(
-            Diagnostic::error("snippets/folder", format!("the snippets cannot be kept in {self}: {text}"))
-                .rule("Proxmox reads snippets from the storage's own folder on the node that starts the VM"),
+            Diagnostic::error(
+                "snippets/folder",
+                format!("the snippets cannot be kept in {self}: {text}"),
+            )
+            .rule("Proxmox reads snippets from the storage's own folder on the node that starts the VM"),
         )
     }
 }
@@ -158,9 +205,16 @@ impl Place {
 /// The host keys that a node must show: those of the user's known_hosts. Only the inventory's own
 /// `StrictHostKeyChecking=accept-new` learns an unknown one.
 fn node_keys(run: &HostRun, target: &SshTarget) -> HostKeys {
-    let learns = target.extra_args.iter().any(|arg| arg.ends_with("StrictHostKeyChecking=accept-new"));
+    let learns = target
+        .extra_args
+        .iter()
+        .any(|arg| arg.ends_with("StrictHostKeyChecking=accept-new"));
     let file = run.shared.known_hosts.clone();
-    if learns { HostKeys::LearnInto(file) } else { HostKeys::File(file) }
+    if learns {
+        HostKeys::LearnInto(file)
+    } else {
+        HostKeys::File(file)
+    }
 }
 
 /// The cloud-init keys of a configuration that refer to our snippets.
@@ -182,10 +236,20 @@ pub async fn remove(run: &HostRun, node: &NodeName) -> Result<(), Failure> {
             let storage = &run.machine.snippets.storage;
             let config = match run.api().storage_config(storage).await {
                 Ok(config) => Some(config),
-                Err(error) if matches!(error.kind(), crate::proxmox::error::Kind::NotImplemented | crate::proxmox::error::Kind::Forbidden { .. }) => None,
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        crate::proxmox::error::Kind::NotImplemented | crate::proxmox::error::Kind::Forbidden { .. }
+                    ) =>
+                {
+                    None
+                }
                 Err(error) => return Err(error.into()),
             };
-            (node_access::ssh_target(&run.machine, node, &listing), node_access::snippet_dir(storage.as_str(), config.as_ref()))
+            (
+                node_access::ssh_target(&run.machine, node, &listing),
+                node_access::snippet_dir(storage.as_str(), config.as_ref()),
+            )
         }
     };
     let place = Place::of(run, node, target, path)?;

@@ -39,13 +39,22 @@ pub struct Start {
 impl Start {
     /// The stage for a VM that has its hardware.
     pub fn new(shaped: Shaped) -> Self {
-        Self { shaped, power_seen: Mutex::new(None) }
+        Self {
+            shaped,
+            power_seen: Mutex::new(None),
+        }
     }
 
     /// Whether the VM runs; asked at most every five seconds once it was seen running.
     async fn powered(&self, run: &HostRun) -> Result<bool, Failure> {
         let fresh = |seen: &Instant| seen.elapsed() < Duration::from_secs(5);
-        if self.power_seen.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(fresh) {
+        if self
+            .power_seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .is_some_and(fresh)
+        {
             return Ok(true);
         }
         let status = run.api().vm_status(&self.shaped.vm.node, self.shaped.vm.vmid).await?;
@@ -60,12 +69,21 @@ impl Stage for Start {
 
     async fn observe(&self, run: &HostRun) -> Result<Seen<Running>, Failure> {
         if !self.powered(run).await? {
-            return Ok(Seen::Absent(vec![Change::set("power", Some("stopped".to_owned()), Some("running".to_owned()))]));
+            return Ok(Seen::Absent(vec![Change::set(
+                "power",
+                Some("stopped".to_owned()),
+                Some("running".to_owned()),
+            )]));
         }
-        match run.on_guest(&probes::boot_id_command()).await {
-            Ok(output) => match probes::parse_boot_id(&output) {
-                Ok(boot_id) => Ok(Seen::Done(Running { vm: self.shaped.vm.clone(), boot_id, _made: () })),
-                Err(what) => Ok(Seen::Pending(late(run, &SshError::Lost(what)))),
+        let probe = probes::boot_id();
+        match run.on_guest(&probe.command(Duration::from_secs(20))).await {
+            Ok(output) => match probe.read(&output) {
+                Ok(boot_id) => Ok(Seen::Done(Running {
+                    vm: self.shaped.vm.clone(),
+                    boot_id,
+                    _made: (),
+                })),
+                Err(what) => Ok(Seen::Pending(late(run, &SshError::Lost(what.to_string())))),
             },
             Err(SshError::HostKey { text, changed: true }) => {
                 // The first contact may have been with the template's own keys, before cloud-init made new ones.
@@ -88,7 +106,10 @@ impl Stage for Start {
     }
 
     fn tell(&self, running: &Running) -> String {
-        format!("commands run on the guest (boot {})", running.boot_id.split('-').next().unwrap_or_default())
+        format!(
+            "commands run on the guest (boot {})",
+            running.boot_id.split('-').next().unwrap_or_default()
+        )
     }
 }
 
@@ -96,8 +117,13 @@ impl Stage for Start {
 pub fn relearn(run: &HostRun, text: &str) -> Result<(), Failure> {
     tracing::info!(host = %run.machine.host, text, "the guest shows new host keys during its first boot; learning them again");
     run.shared.remote.forget(&run.machine.ssh);
-    run.shared.state.remove_scratch(&run.first_contact_file())?;
-    Ok(())
+    match std::fs::remove_file(run.first_contact_file()) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Failure::new(Diagnostic::error(
+            "start/scratch",
+            format!("the first contact's host keys cannot be forgotten: {error}"),
+        ))),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// The wait for the guest, and what is told if it takes too long.
@@ -109,7 +135,11 @@ fn late(run: &HostRun, last: &SshError) -> Wait {
             "start/login-refused",
             "the guest runs sshd but refuses this login: was its user-data applied? check ansible_user, the key, and on the console /var/log/cloud-init.log",
         ),
-        SshError::NotReachable(_) | SshError::Lost(_) | SshError::TimedOut(_) | SshError::HostKey { .. } | SshError::Setup(_) => (
+        SshError::NotReachable(_)
+        | SshError::Lost(_)
+        | SshError::TimedOut(_)
+        | SshError::HostKey { .. }
+        | SshError::Setup(_) => (
             "start/unreachable",
             "look at the VM's console in Proxmox: does it boot, does it have its address, does sshd run?",
         ),

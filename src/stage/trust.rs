@@ -73,7 +73,10 @@ pub struct Trust {
 impl Trust {
     /// The stage for an initialized VM.
     pub fn new(initialized: Initialized) -> Self {
-        Self { initialized, keys: Mutex::new(None) }
+        Self {
+            initialized,
+            keys: Mutex::new(None),
+        }
     }
 
     async fn keys(&self, run: &HostRun) -> Result<(Vec<String>, Source), Failure> {
@@ -101,13 +104,21 @@ impl Trust {
             return Ok((keys, Source::Agent));
         }
         let probe = probes::host_keys();
-        let output = run.on_guest(&probe.command(Duration::from_secs(20))).await.map_err(|error| Failure::new(run.explain_guest(&error)))?;
+        let output = run
+            .on_guest(&probe.command(Duration::from_secs(20)))
+            .await
+            .map_err(|error| Failure::new(run.explain_guest(&error)))?;
         if let Ok(keys) = probe.read(&output)
             && vouches(&keys)
         {
             return Ok((keys, Source::Session));
         }
-        let keys = run.shared.remote.scan(&run.machine.ssh).await.map_err(|error| Failure::new(run.explain_guest(&error)))?;
+        let keys = run
+            .shared
+            .remote
+            .scan(&run.machine.ssh)
+            .await
+            .map_err(|error| Failure::new(run.explain_guest(&error)))?;
         if !vouches(&keys) {
             return Err(Failure::new(impostor(run, &learned, &keys)));
         }
@@ -117,11 +128,14 @@ impl Trust {
     /// The keys that the first contact showed; a resumed run makes its first contact here.
     async fn learned(&self, run: &HostRun) -> Result<Vec<String>, Failure> {
         let file = run.first_contact_file();
-        let mut keys = known_hosts::keys_in(&file);
+        let alias = &run.machine.ssh.alias;
+        let mut keys = known_hosts::read(&file, alias).map_err(explain)?;
         if keys.is_empty() {
             let probe = probes::boot_id();
-            run.on_guest(&probe.command(Duration::from_secs(20))).await.map_err(|error| Failure::new(run.explain_guest(&error)))?;
-            keys = known_hosts::keys_in(&file);
+            run.on_guest(&probe.command(Duration::from_secs(20)))
+                .await
+                .map_err(|error| Failure::new(run.explain_guest(&error)))?;
+            keys = known_hosts::read(&file, alias).map_err(explain)?;
         }
         Ok(keys)
     }
@@ -143,7 +157,11 @@ impl Trust {
                 },
             }
         }
-        Ok(if keys.is_empty() { None } else { Some(keys.into_iter().collect()) })
+        Ok(if keys.is_empty() {
+            None
+        } else {
+            Some(keys.into_iter().collect())
+        })
     }
 }
 
@@ -154,42 +172,65 @@ impl Stage for Trust {
     async fn observe(&self, run: &HostRun) -> Result<Seen<Trusted>, Failure> {
         let (keys, source) = self.keys(run).await?;
         let names = names(&run.machine);
-        let right = known_hosts::holds(&run.shared.known_hosts, &names, &keys).map_err(explain)?;
+        let mut right = true;
+        for name in &names {
+            right &= known_hosts::read(&run.shared.known_hosts, name).map_err(explain)? == keys;
+        }
         if !right {
-            let to = format!("{} in {}", crate::ui::count(keys.len(), "host key"), run.shared.known_hosts.display());
+            let to = format!(
+                "{} in {}",
+                crate::ui::count(keys.len(), "host key"),
+                run.shared.known_hosts.display()
+            );
             return Ok(Seen::Absent(vec![Change::new(names.join(", "), to)]));
         }
-        Ok(Seen::Done(Trusted { vm: self.initialized.vm.clone(), host_keys: keys, source, _made: () }))
+        Ok(Seen::Done(Trusted {
+            vm: self.initialized.vm.clone(),
+            host_keys: keys,
+            source,
+            _made: (),
+        }))
     }
 
     async fn act(&self, run: &HostRun) -> Result<(), Failure> {
         let (keys, _) = self.keys(run).await?;
-        known_hosts::replace(&run.shared.known_hosts, &names(&run.machine), &keys).map_err(explain)?;
+        known_hosts::replace(&run.shared.known_hosts, &names(&run.machine), &keys)
+            .await
+            .map_err(explain)?;
         Ok(())
     }
 
     fn tell(&self, trusted: &Trusted) -> String {
-        format!("{}, {}", crate::ui::count(trusted.host_keys.len(), "host key"), trusted.source.words())
+        format!(
+            "{}, {}",
+            crate::ui::count(trusted.host_keys.len(), "host key"),
+            trusted.source.words()
+        )
     }
 }
 
 /// The names that the guest is reached by, as known_hosts writes them.
 pub fn names(machine: &Machine) -> Vec<String> {
-    let mut names = vec![machine.host.clone(), machine.guest.fqdn.clone()];
-    names.extend(machine.network.interfaces.iter().flat_map(|nic| &nic.addresses).map(|cidr| cidr.address.to_string()));
-    names.push(machine.ssh.host.clone());
-    let mut seen = BTreeSet::new();
-    names.retain(|name| !name.is_empty() && seen.insert(name.clone()));
-    if machine.ssh.port != 22 {
-        names = names.into_iter().map(|name| format!("[{name}]:{}", machine.ssh.port)).collect();
-    }
-    names
+    let mut others = vec![machine.guest.fqdn.clone()];
+    others.extend(
+        machine
+            .network
+            .interfaces
+            .iter()
+            .flat_map(|nic| &nic.addresses)
+            .map(|cidr| cidr.address.to_string()),
+    );
+    others.push(machine.ssh.host.clone());
+    known_hosts::names(&machine.ssh.alias, &others, machine.ssh.port)
 }
 
 fn impostor(run: &HostRun, learned: &[String], vouched: &[String]) -> Diagnostic {
     let mut diagnostic = Diagnostic::error(
         "trust/other-key",
-        format!("what answers at {} is not the guest {}: its host key is not one of the guest's", run.machine.ssh.host, run.machine.host),
+        format!(
+            "what answers at {} is not the guest {}: its host key is not one of the guest's",
+            run.machine.ssh.host, run.machine.host
+        ),
     )
     .rule("the guest's own host keys decide; nothing was written to known_hosts")
     .help("another machine has this address, or somebody is in between: find it before going on")
@@ -204,5 +245,9 @@ fn impostor(run: &HostRun, learned: &[String], vouched: &[String]) -> Diagnostic
 }
 
 fn explain(error: KnownHostsError) -> Failure {
-    Failure::new(Diagnostic::error("trust/known-hosts", error.to_string()).help("check the file's owner and mode, or give another one with --known-hosts"))
+    let text = crate::diagnose::chain(&error);
+    Failure::new(
+        Diagnostic::error("trust/known-hosts", text)
+            .help("check the file's owner and mode, or give another one with --known-hosts"),
+    )
 }

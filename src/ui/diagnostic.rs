@@ -75,7 +75,11 @@ pub fn render(diagnostic: &Diagnostic, style: Style, redactor: &Redactor) -> Str
     for (level, text) in &footers {
         group = group.element(level.clone().message(text.as_str()));
     }
-    let renderer = if style.colour { Renderer::styled() } else { Renderer::plain() };
+    let renderer = if style.colour {
+        Renderer::styled()
+    } else {
+        Renderer::plain()
+    };
     let mut text = renderer.decor_style(DecorStyle::Ascii).render(&[group]);
     let _ = writeln!(text);
     text
@@ -99,8 +103,14 @@ fn excerpt(place: &Place, redactor: &Redactor) -> Option<Excerpt> {
     let column = (place.column.max(1) - 1) as usize;
     let start = line.char_indices().nth(column).map_or(line.len(), |(index, _)| index);
     let rest = &line[start..];
-    let length = rest.find([' ', '\t', ':', ',', '#']).filter(|length| *length > 0).unwrap_or(rest.len());
-    Some(Excerpt { span: start..start + length, line })
+    let length = rest
+        .find([' ', '\t', ':', ',', '#'])
+        .filter(|length| *length > 0)
+        .unwrap_or(rest.len());
+    Some(Excerpt {
+        span: start..start + length,
+        line,
+    })
 }
 
 #[cfg(test)]
@@ -138,8 +148,13 @@ mod tests {
     fn a_line_with_a_secret_is_not_shown() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         writeln!(file, "token: s3cret-value").unwrap();
-        let diagnostic = Diagnostic::error("x/y", "bad token s3cret-value").at(Place::new(file.path().display().to_string(), 1, 8));
-        let text = render(&diagnostic, Style::default(), &Redactor::new([Secret::new("s3cret-value")]));
+        let diagnostic =
+            Diagnostic::error("x/y", "bad token s3cret-value").at(Place::new(file.path().display().to_string(), 1, 8));
+        let text = render(
+            &diagnostic,
+            Style::default(),
+            &Redactor::new([Secret::new("s3cret-value")]),
+        );
         assert!(!text.contains("s3cret"), "{text}");
         assert!(text.contains("bad token ***"), "{text}");
     }

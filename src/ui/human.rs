@@ -24,7 +24,11 @@ impl<W: Write + Send> Lines<W> {
     /// Lines for these hosts; `waits` also tells what is waited for.
     pub fn new(out: W, hosts: &[String], waits: bool) -> Self {
         let width = hosts.iter().map(|host| host.chars().count()).max().unwrap_or(0);
-        Self { out: Mutex::new(out), width, waits }
+        Self {
+            out: Mutex::new(out),
+            width,
+            waits,
+        }
     }
 }
 
@@ -44,7 +48,11 @@ impl<W: Write + Send> Listener for Lines<W> {
 /// An event as lines: the stage it belongs to, and the words.
 fn lines(kind: &EventKind, waits: bool) -> Vec<(Option<StageName>, String)> {
     match kind {
-        EventKind::Changing { stage, changes, planned } => changes
+        EventKind::Changing {
+            stage,
+            changes,
+            planned,
+        } => changes
             .iter()
             .map(|change| {
                 let word = if *planned { "would change" } else { "change" };
@@ -53,19 +61,41 @@ fn lines(kind: &EventKind, waits: bool) -> Vec<(Option<StageName>, String)> {
             .collect(),
         EventKind::Waiting { stage, what } if waits => vec![(Some(*stage), format!("wait    {what}"))],
         EventKind::Retrying { stage, why, .. } => vec![(Some(*stage), format!("again   {why}"))],
-        EventKind::StageDone { stage, changed, detail, ms } => {
+        EventKind::StageDone {
+            stage,
+            changed,
+            detail,
+            ms,
+        } => {
             let word = if *changed { "done" } else { "ok" };
             let took = Duration::from_millis(*ms);
-            let time = if took >= Duration::from_millis(100) { format!(" ({})", duration(took)) } else { String::new() };
+            let time = if took >= Duration::from_millis(100) {
+                format!(" ({})", duration(took))
+            } else {
+                String::new()
+            };
             vec![(Some(*stage), format!("{word:<6}  {detail}{time}"))]
         }
         EventKind::Warning { diagnostic } => vec![(None, format!("warning {}", warning(diagnostic)))],
-        EventKind::HostDone { outcome, stage, diagnostic, ms, .. } => {
+        EventKind::HostDone {
+            outcome,
+            stage,
+            diagnostic,
+            ms,
+            ..
+        } => {
             let what = match diagnostic {
                 Some(told) => format!(": {}", told.message),
                 None => String::new(),
             };
-            vec![(*stage, format!("{}{what} ({})", outcome_word(*outcome), duration(Duration::from_millis(*ms))))]
+            vec![(
+                *stage,
+                format!(
+                    "{}{what} ({})",
+                    outcome_word(*outcome),
+                    duration(Duration::from_millis(*ms))
+                ),
+            )]
         }
         EventKind::RunStarted { .. }
         | EventKind::HostStarted { .. }
@@ -115,11 +145,18 @@ impl Live {
     /// Live lines for these hosts, on standard error.
     pub fn new(hosts: &[String]) -> Self {
         let width = hosts.iter().map(|host| host.chars().count()).max().unwrap_or(0);
-        Self { multi: MultiProgress::new(), bars: Mutex::new(HashMap::new()), width }
+        Self {
+            multi: MultiProgress::new(),
+            bars: Mutex::new(HashMap::new()),
+            width,
+        }
     }
 
     fn position(stage: StageName) -> usize {
-        StageName::ALL.iter().position(|known| *known == stage).map_or(0, |index| index + 1)
+        StageName::ALL
+            .iter()
+            .position(|known| *known == stage)
+            .map_or(0, |index| index + 1)
     }
 }
 
@@ -136,7 +173,13 @@ impl Listener for Live {
                 bar.set_style(style);
                 bar.set_prefix(padded);
                 bar.enable_steady_tick(Duration::from_millis(120));
-                bars.insert(host.to_owned(), Bar { bar, stage: StageName::Lock });
+                bars.insert(
+                    host.to_owned(),
+                    Bar {
+                        bar,
+                        stage: StageName::Lock,
+                    },
+                );
             }
             EventKind::StageStarted { stage } => {
                 if let Some(bar) = bars.get_mut(host) {
@@ -160,17 +203,32 @@ impl Listener for Live {
                     let _ = self.multi.println(format!("  {padded}  {stage:<10}  {text}"));
                 }
             }
-            EventKind::StageDone { stage, changed: true, detail, ms } => {
+            EventKind::StageDone {
+                stage,
+                changed: true,
+                detail,
+                ms,
+            } => {
                 let took = duration(Duration::from_millis(*ms));
-                let _ = self.multi.println(format!("  {padded}  {stage:<10}  {detail} ({took})"));
+                let _ = self
+                    .multi
+                    .println(format!("  {padded}  {stage:<10}  {detail} ({took})"));
             }
-            EventKind::HostDone { outcome, changed, ms, .. } => {
+            EventKind::HostDone {
+                outcome, changed, ms, ..
+            } => {
                 if let Some(Bar { bar, .. }) = bars.remove(host) {
                     bar.finish_and_clear();
                 }
                 let took = duration(Duration::from_millis(*ms));
-                let stages = if changed.is_empty() { String::new() } else { format!(", {} changed", count(changed.len(), "stage")) };
-                let _ = self.multi.println(format!("* {padded}  {}{stages} ({took})", outcome_word(*outcome)));
+                let stages = if changed.is_empty() {
+                    String::new()
+                } else {
+                    format!(", {} changed", count(changed.len(), "stage"))
+                };
+                let _ = self
+                    .multi
+                    .println(format!("* {padded}  {}{stages} ({took})", outcome_word(*outcome)));
             }
             EventKind::Changing { .. }
             | EventKind::StageDone { .. }
@@ -182,6 +240,10 @@ impl Listener for Live {
 
 impl Bar {
     fn say(&self, text: &str) {
-        self.bar.set_message(format!("[{}/{}] {text}", Live::position(self.stage), StageName::ALL.len()));
+        self.bar.set_message(format!(
+            "[{}/{}] {text}",
+            Live::position(self.stage),
+            StageName::ALL.len()
+        ));
     }
 }

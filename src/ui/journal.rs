@@ -15,7 +15,9 @@ pub struct JournalListener {
 impl JournalListener {
     /// Writes into `journal`.
     pub fn new(journal: Journal) -> Self {
-        Self { journal: Mutex::new(Some(journal)) }
+        Self {
+            journal: Mutex::new(Some(journal)),
+        }
     }
 }
 

@@ -23,7 +23,11 @@ pub fn duration(duration: Duration) -> String {
 
 /// `one thing`, `2 things`.
 pub fn count(number: usize, thing: &str) -> String {
-    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+    if number == 1 {
+        format!("1 {thing}")
+    } else {
+        format!("{number} {thing}s")
+    }
 }
 
 #[cfg(test)]

@@ -19,7 +19,9 @@ impl<W: Write + Send> Ndjson<W> {
 
 impl<W: Write + Send> Listener for Ndjson<W> {
     fn on(&self, event: &Event) {
-        let Ok(mut line) = serde_json::to_vec(event) else { return };
+        let Ok(mut line) = serde_json::to_vec(event) else {
+            return;
+        };
         line.push(b'\n');
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         // A reader that went away must not stop the run: the journal has the events.

@@ -32,7 +32,18 @@ pub struct Recap {
 
 impl Listener for Recap {
     fn on(&self, event: &Event) {
-        let EventKind::HostDone { outcome, name, vmid, node, address, changed, stage, diagnostic, next, ms } = &event.kind
+        let EventKind::HostDone {
+            outcome,
+            name,
+            vmid,
+            node,
+            address,
+            changed,
+            stage,
+            diagnostic,
+            next,
+            ms,
+        } = &event.kind
         else {
             return;
         };
@@ -78,7 +89,11 @@ impl Recap {
         let mut out = table(&["HOST", "VM", "NODE", "ADDRESS", "RESULT", "TIME"], &cells);
         for row in rows.iter().filter(|row| !row.changed.is_empty()) {
             let stages: Vec<&str> = row.changed.iter().map(|stage| stage.as_str()).collect();
-            let _ = writeln!(out, "{}", wrap(&format!("{}: changed {}", row.host, stages.join(", ")), 78, "  "));
+            let _ = writeln!(
+                out,
+                "{}",
+                wrap(&format!("{}: changed {}", row.host, stages.join(", ")), 78, "  ")
+            );
         }
         for row in &rows {
             if let Some(diagnostic) = &row.diagnostic {
@@ -128,7 +143,10 @@ fn failure(row: &Row, told: &Told) -> String {
         line("help", help);
     }
     let stages: Vec<&str> = row.changed.iter().map(|stage| stage.as_str()).collect();
-    line("changed so far", if stages.is_empty() { "nothing" } else { "see above" });
+    line(
+        "changed so far",
+        if stages.is_empty() { "nothing" } else { "see above" },
+    );
     if let Some(next) = &row.next {
         line("go on with", next);
     }

@@ -58,7 +58,10 @@ mod tests {
 
     #[test]
     fn columns_line_up_and_no_line_ends_in_spaces() {
-        let text = table(&["HOST", "VM"], &[vec!["web-0".into(), "105".into()], vec!["a".into(), String::new()]]);
+        let text = table(
+            &["HOST", "VM"],
+            &[vec!["web-0".into(), "105".into()], vec!["a".into(), String::new()]],
+        );
         assert_eq!(text, "HOST   VM\nweb-0  105\na\n");
     }
 

@@ -34,7 +34,7 @@ use crate::engine::stage::{Seen, Stage, Wait};
 use crate::guest::remote::SshError;
 use crate::stage::Vm;
 use crate::stage::trust::Trusted;
-use crate::state::record::{FinalizeStep, Phase, now};
+use crate::state::record::{FinalizeStep, Phase};
 
 use verify::Verified;
 
@@ -74,7 +74,14 @@ struct Checkpoint {
 impl Checkpoint {
     fn of(run: &HostRun, vm: &Vm) -> Option<Self> {
         match run.phase()? {
-            Phase::Finalizing { drive, boot_id_before, host_keys, addresses, step, .. } => Some(Self {
+            Phase::Finalizing {
+                drive,
+                boot_id_before,
+                host_keys,
+                addresses,
+                step,
+                ..
+            } => Some(Self {
                 vm: vm.clone(),
                 drive,
                 boot_id_before: boot_id_before.unwrap_or_default(),
@@ -107,7 +114,11 @@ impl Checkpoint {
 impl Finalize {
     /// The stage for a guest whose host keys are known.
     pub fn new(trusted: Trusted) -> Self {
-        Self { trusted, snippets_gone: AtomicBool::new(false), restarts: AtomicU32::new(0) }
+        Self {
+            trusted,
+            snippets_gone: AtomicBool::new(false),
+            restarts: AtomicU32::new(0),
+        }
     }
 }
 
@@ -122,16 +133,24 @@ impl Stage for Finalize {
         };
         match checkpoint.step {
             FinalizeStep::Begun => return change("cloud-init on the guest", "switched off"),
-            FinalizeStep::CloudInitOff if checkpoint.drive == NO_DRIVE => return change("cloud-init drive", "there is none"),
+            FinalizeStep::CloudInitOff if checkpoint.drive == NO_DRIVE => {
+                return change("cloud-init drive", "there is none");
+            }
             FinalizeStep::CloudInitOff => {
-                return Ok(Seen::Absent(vec![Change::set("cloud-init drive", Some(checkpoint.drive), None)]));
+                return Ok(Seen::Absent(vec![Change::set(
+                    "cloud-init drive",
+                    Some(checkpoint.drive),
+                    None,
+                )]));
             }
             FinalizeStep::DriveRemoved => return change("power", "cycled through the API"),
             FinalizeStep::Restarted => {}
         }
         match verify::verify(run, &checkpoint).await? {
             Verified::NotYet(error) => Ok(Seen::Pending(wait(run, &error))),
-            Verified::SameBoot if self.restarts.load(Ordering::Relaxed) >= 2 => Err(Failure::new(same_boot(run, &checkpoint))),
+            Verified::SameBoot if self.restarts.load(Ordering::Relaxed) >= 2 => {
+                Err(Failure::new(same_boot(run, &checkpoint)))
+            }
             Verified::SameBoot => change("power", "cycled again, the boot id is still the old one"),
             Verified::Wrong(diagnostic) => Err(Failure::new(*diagnostic)),
             Verified::Right if run.machine.snippets.keep || self.snippets_gone.load(Ordering::Relaxed) => {
@@ -186,12 +205,15 @@ impl Stage for Finalize {
             node: complete.vm.node.clone(),
             host_keys: complete.host_keys.clone(),
             addresses: complete.addresses.clone(),
-            finished: now(),
+            finished: jiff::Timestamp::now(),
         })
     }
 
     fn tell(&self, complete: &Complete) -> String {
-        format!("{} restarted without its cloud-init drive, nothing else changed", complete.vm)
+        format!(
+            "{} restarted without its cloud-init drive, nothing else changed",
+            complete.vm
+        )
     }
 }
 
@@ -203,19 +225,31 @@ fn wait(run: &HostRun, last: &SshError) -> Wait {
         pace: Pace::Boot,
         budget,
         late: Box::new(
-            Diagnostic::error("finalize/not-back", format!("no command ran on {target} within {} s after the restart: {last}", budget.as_secs()))
-                .rule("the checkpoint stays: the same command goes on from here")
-                .help("look at the VM's console in Proxmox"),
+            Diagnostic::error(
+                "finalize/not-back",
+                format!(
+                    "no command ran on {target} within {} s after the restart: {last}",
+                    budget.as_secs()
+                ),
+            )
+            .rule("the checkpoint stays: the same command goes on from here")
+            .help("look at the VM's console in Proxmox"),
         ),
     }
 }
 
 fn same_boot(run: &HostRun, checkpoint: &Checkpoint) -> Diagnostic {
-    Diagnostic::error("finalize/same-boot", format!("{} still runs the boot from before its restart", run.machine.host))
-        .note(None, format!("boot id {}", checkpoint.boot_id_before))
-        .rule("a restart is proven by a new boot id; the checkpoint stays")
-        .help(format!("power VM {} off and on in Proxmox, then run the same command again", checkpoint.vm.vmid))
-        .exit(Exit::HostFailed)
+    Diagnostic::error(
+        "finalize/same-boot",
+        format!("{} still runs the boot from before its restart", run.machine.host),
+    )
+    .note(None, format!("boot id {}", checkpoint.boot_id_before))
+    .rule("a restart is proven by a new boot id; the checkpoint stays")
+    .help(format!(
+        "power VM {} off and on in Proxmox, then run the same command again",
+        checkpoint.vm.vmid
+    ))
+    .exit(Exit::HostFailed)
 }
 
 /// How long the guest is given to shut down for the restart.

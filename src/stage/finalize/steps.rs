@@ -31,16 +31,21 @@ pub async fn begin(run: &HostRun, trusted: &Trusted) -> Result<(), Failure> {
         several => {
             let slots: Vec<String> = several.iter().map(|drive| drive.slot.to_string()).collect();
             return Err(Failure::new(
-                Diagnostic::error("finalize/ambiguous-drive", format!("VM {} has several cloud-init drives: {}", vm.vmid, slots.join(", ")))
-                    .rule("the one drive to remove must be certain; nothing was removed")
-                    .exit(Exit::Refused),
+                Diagnostic::error(
+                    "finalize/ambiguous-drive",
+                    format!("VM {} has several cloud-init drives: {}", vm.vmid, slots.join(", ")),
+                )
+                .rule("the one drive to remove must be certain; nothing was removed")
+                .exit(Exit::Refused),
             ));
         }
     };
     let explain = |error| Failure::new(run.explain_guest(&error));
     let probe = probes::boot_id();
     let output = run.on_guest(&probe.command(COMMAND)).await.map_err(explain)?;
-    let boot_id = probe.read(&output).map_err(|error| unreadable(run, &error.to_string()))?;
+    let boot_id = probe
+        .read(&output)
+        .map_err(|error| unreadable(run, &error.to_string()))?;
     let addresses = verify::addresses(run).await?;
     run.record_phase(Phase::Finalizing {
         vmid: vm.vmid,
@@ -57,13 +62,28 @@ pub async fn begin(run: &HostRun, trusted: &Trusted) -> Result<(), Failure> {
 /// Switches cloud-init off on the guest.
 pub async fn switch_off(run: &HostRun) -> Result<(), Failure> {
     let probe = probes::disable_cloud_init();
-    let output = run.on_guest(&probe.command(COMMAND)).await.map_err(|error| Failure::new(run.explain_guest(&error)))?;
+    let output = run
+        .on_guest(&probe.command(COMMAND))
+        .await
+        .map_err(|error| Failure::new(run.explain_guest(&error)))?;
     match probe.read(&output) {
         Ok(_) => Ok(()),
         Err(error) => Err(Failure::new(
-            Diagnostic::error("finalize/cloud-init-off", format!("cloud-init cannot be switched off on {}: {}", run.machine.host, run.clean(&error.to_string())))
-                .rule("without /etc/cloud/cloud-init.disabled some templates lose their address and host keys at the restart")
-                .help(format!("the user {} needs sudo without a password on the guest", run.machine.ssh.user)),
+            Diagnostic::error(
+                "finalize/cloud-init-off",
+                format!(
+                    "cloud-init cannot be switched off on {}: {}",
+                    run.machine.host,
+                    run.clean(&error.to_string())
+                ),
+            )
+            .rule(
+                "without /etc/cloud/cloud-init.disabled some templates lose their address and host keys at the restart",
+            )
+            .help(format!(
+                "the user {} needs sudo without a password on the guest",
+                run.machine.ssh.user
+            )),
         )),
     }
 }
@@ -73,13 +93,19 @@ pub async fn remove_drive(run: &HostRun, vm: &Vm, drive: &str) -> Result<(), Fai
     let config = run.api().vm_config(&vm.node, vm.vmid, View::Pending).await?;
     let mut delete = Vec::new();
     if drive != NO_DRIVE
-        && let Some(current) = config.drive(drive)
+        && let Some(current) = drive.parse().ok().and_then(|slot| config.drive(slot))
     {
         if !current.is_cloudinit() {
             return Err(Failure::new(
-                Diagnostic::error("finalize/other-drive", format!("{drive} of VM {} is not the cloud-init drive any more: {current}", vm.vmid))
-                    .rule("only the cloud-init drive that was seen is removed; nothing was removed")
-                    .exit(Exit::Refused),
+                Diagnostic::error(
+                    "finalize/other-drive",
+                    format!(
+                        "{drive} of VM {} is not the cloud-init drive any more: {current}",
+                        vm.vmid
+                    ),
+                )
+                .rule("only the cloud-init drive that was seen is removed; nothing was removed")
+                .exit(Exit::Refused),
             ));
         }
         delete.push(drive.to_owned());
@@ -90,7 +116,10 @@ pub async fn remove_drive(run: &HostRun, vm: &Vm, drive: &str) -> Result<(), Fai
     if delete.is_empty() {
         return Ok(());
     }
-    Ok(run.api().set_config(&vm.node, vm.vmid, config.digest.as_deref(), &[], &delete).await?)
+    Ok(run
+        .api()
+        .set_config(&vm.node, vm.vmid, config.digest.as_deref(), &[], &delete)
+        .await?)
 }
 
 /// Sees to it that the VM was power-cycled since the checkpoint: whatever an earlier run did is looked at first.
@@ -100,7 +129,11 @@ pub async fn restart(run: &HostRun, vm: &Vm, drive: &str, boot_id_before: &str) 
         return start(run, vm).await;
     }
     wait_for_power_tasks(run, vm).await?;
-    if !drive_pending(run, vm, drive).await? && verify::boot_id(run).await.is_ok_and(|boot_id| boot_id != boot_id_before) {
+    if !drive_pending(run, vm, drive).await?
+        && verify::boot_id(run)
+            .await
+            .is_ok_and(|boot_id| boot_id != boot_id_before)
+    {
         return Ok(());
     }
     power_cycle(run, vm).await
@@ -114,11 +147,24 @@ async fn drive_pending(run: &HostRun, vm: &Vm, drive: &str) -> Result<bool, Fail
 
 /// Waits for power tasks of an earlier run to end.
 async fn wait_for_power_tasks(run: &HostRun, vm: &Vm) -> Result<(), Failure> {
-    let filter = TaskFilter { vmid: Some(vm.vmid), running_only: true, ..TaskFilter::default() };
+    let filter = TaskFilter {
+        vmid: Some(vm.vmid),
+        running_only: true,
+        ..TaskFilter::default()
+    };
     let tasks = run.api().tasks(&vm.node, &filter).await?;
-    for task in tasks.iter().filter(|task| matches!(task.upid.kind(), "qmreboot" | "qmshutdown" | "qmstop" | "qmstart")) {
+    for task in tasks
+        .iter()
+        .filter(|task| matches!(task.upid.kind(), "qmreboot" | "qmshutdown" | "qmstop" | "qmstart"))
+    {
         // How it ends does not matter here: the state afterwards is looked at.
-        let _ = run.follow(NAME, &task.upid, &format!("an earlier {} of VM {}", task.upid.kind(), vm.vmid)).await;
+        let _ = run
+            .follow(
+                NAME,
+                &task.upid,
+                &format!("an earlier {} of VM {}", task.upid.kind(), vm.vmid),
+            )
+            .await;
     }
     Ok(())
 }
@@ -133,8 +179,14 @@ pub async fn power_cycle(run: &HostRun, vm: &Vm) -> Result<(), Failure> {
             return Err(failure);
         }
         run.warn(
-            &Diagnostic::warning("finalize/ignores-shutdown", format!("VM {} did not follow the reboot: {}", vm.vmid, failure.diagnostic.message))
-                .rule("it is shut down with force now, and started again"),
+            &Diagnostic::warning(
+                "finalize/ignores-shutdown",
+                format!(
+                    "VM {} did not follow the reboot: {}",
+                    vm.vmid, failure.diagnostic.message
+                ),
+            )
+            .rule("it is shut down with force now, and started again"),
         );
         let upid = run.api().shutdown(&vm.node, vm.vmid, SHUTDOWN, true).await?;
         run.follow(NAME, &upid, &format!("shutdown of VM {}", vm.vmid)).await?;
@@ -173,6 +225,12 @@ pub async fn remove_snippets(run: &HostRun, vm: &Vm) -> Result<(), Failure> {
 }
 
 fn unreadable(run: &HostRun, detail: &str) -> Failure {
-    Failure::new(Diagnostic::error("guest/unreadable", format!("{} gave an answer that cannot be read: {}", run.machine.host, run.clean(detail))))
+    Failure::new(Diagnostic::error(
+        "guest/unreadable",
+        format!(
+            "{} gave an answer that cannot be read: {}",
+            run.machine.host,
+            run.clean(detail)
+        ),
+    ))
 }
-

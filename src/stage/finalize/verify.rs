@@ -7,7 +7,8 @@ use super::{Checkpoint, NO_DRIVE};
 use crate::diagnose::{Diagnostic, Exit};
 use crate::engine::failure::Failure;
 use crate::engine::host::HostRun;
-use crate::guest::probes::{self, GuestAddress};
+use crate::guest::addresses::{self, GuestAddress};
+use crate::guest::probes;
 use crate::guest::remote::SshError;
 use crate::proxmox::vm::View;
 
@@ -51,17 +52,25 @@ async fn drive_is_gone(run: &HostRun, checkpoint: &Checkpoint) -> Result<Verifie
     let vm = &checkpoint.vm;
     let current = run.api().vm_config(&vm.node, vm.vmid, View::Current).await?;
     let pending = run.api().vm_pending(&vm.node, vm.vmid).await?;
-    let still = current.drive(&checkpoint.drive).is_some()
-        || pending.iter().any(|entry| entry.key == checkpoint.drive && (entry.value.is_some() || entry.pending.is_some() || entry.delete));
+    let still = current.get(&checkpoint.drive).is_some()
+        || pending.iter().any(|entry| {
+            entry.key == checkpoint.drive && (entry.value.is_some() || entry.pending.is_some() || entry.delete)
+        });
     if !still {
         return Ok(Verified::Right);
     }
     let diagnostic = Diagnostic::error(
         "finalize/drive-still-there",
-        format!("VM {} was restarted, and its drive {} is still there or pending", vm.vmid, checkpoint.drive),
+        format!(
+            "VM {} was restarted, and its drive {} is still there or pending",
+            vm.vmid, checkpoint.drive
+        ),
     )
     .rule("a removal counts when the drive is in neither the current configuration nor pending; the checkpoint stays")
-    .help(format!("power VM {} off and on in Proxmox, then run the same command again", vm.vmid));
+    .help(format!(
+        "power VM {} off and on in Proxmox, then run the same command again",
+        vm.vmid
+    ));
     Ok(Verified::Wrong(Box::new(diagnostic)))
 }
 
@@ -74,13 +83,23 @@ pub async fn boot_id(run: &HostRun) -> Result<String, SshError> {
 
 /// The guest's own addresses that nobody leased to it, as text.
 pub async fn addresses(run: &HostRun) -> Result<BTreeSet<String>, Failure> {
-    let probe = probes::addresses();
-    let output = run.on_guest(&probe.command(COMMAND)).await.map_err(|error| Failure::new(run.explain_guest(&error)))?;
+    let probe = addresses::addresses();
+    let output = run
+        .on_guest(&probe.command(COMMAND))
+        .await
+        .map_err(|error| Failure::new(run.explain_guest(&error)))?;
     match probe.read(&output) {
         Ok(found) => Ok(found.iter().filter(|address| !address.dynamic).map(text).collect()),
         Err(error) => Err(Failure::new(
-            Diagnostic::error("guest/unreadable", format!("the addresses of {} cannot be read: {}", run.machine.host, run.clean(&error.to_string())))
-                .rule("they are compared before and after the restart"),
+            Diagnostic::error(
+                "guest/unreadable",
+                format!(
+                    "the addresses of {} cannot be read: {}",
+                    run.machine.host,
+                    run.clean(&error.to_string())
+                ),
+            )
+            .rule("they are compared before and after the restart"),
         )),
     }
 }
@@ -101,9 +120,25 @@ fn other_keys(run: &HostRun, text: &str) -> Diagnostic {
 }
 
 fn lost_addresses(run: &HostRun, lost: &[&String], now: &BTreeSet<String>) -> Diagnostic {
-    let list = |items: Vec<&str>| if items.is_empty() { "none".to_owned() } else { items.join(", ") };
-    Diagnostic::error("finalize/addresses-changed", format!("{} lost {} at the restart", run.machine.host, list(lost.iter().map(|a| a.as_str()).collect())))
-        .note(None, format!("it has now: {}", list(now.iter().map(String::as_str).collect())))
-        .rule("a restart without the cloud-init drive must change nothing else; the checkpoint stays")
-        .exit(Exit::HostFailed)
+    let list = |items: Vec<&str>| {
+        if items.is_empty() {
+            "none".to_owned()
+        } else {
+            items.join(", ")
+        }
+    };
+    Diagnostic::error(
+        "finalize/addresses-changed",
+        format!(
+            "{} lost {} at the restart",
+            run.machine.host,
+            list(lost.iter().map(|a| a.as_str()).collect())
+        ),
+    )
+    .note(
+        None,
+        format!("it has now: {}", list(now.iter().map(String::as_str).collect())),
+    )
+    .rule("a restart without the cloud-init drive must change nothing else; the checkpoint stays")
+    .exit(Exit::HostFailed)
 }

@@ -6,7 +6,8 @@ use crate::engine::event::Change;
 use crate::machine::{ExtraDisk, Machine};
 use crate::proxmox::boot::BootOrder;
 use crate::proxmox::config::VmConfig;
-use crate::proxmox::drive;
+use crate::proxmox::drive::{self, Slot};
+use crate::proxmox::nic::NicConfig;
 use crate::proxmox::size::Size;
 use crate::stage::clone::unmarked;
 
@@ -32,7 +33,8 @@ impl Difference {
     }
 
     fn set(&mut self, key: &str, from: Option<&str>, to: String) {
-        self.changes.push(Change::set(key, from.map(str::to_owned), Some(to.clone())));
+        self.changes
+            .push(Change::set(key, from.map(str::to_owned), Some(to.clone())));
         self.set.push((key.to_owned(), to));
     }
 
@@ -64,11 +66,19 @@ fn plain(machine: &Machine, config: &VmConfig, cicustom: &str, out: &mut Differe
             out.set(key, config.get(key), wanted.to_string());
         }
     };
-    number("cores", hardware.cores.map(u64::from), Some(u64::from(config.cores().unwrap_or(1))));
-    number("sockets", hardware.sockets.map(u64::from), Some(u64::from(config.sockets().unwrap_or(1))));
+    number(
+        "cores",
+        hardware.cores.map(u64::from),
+        Some(u64::from(config.cores().unwrap_or(1))),
+    );
+    number(
+        "sockets",
+        hardware.sockets.map(u64::from),
+        Some(u64::from(config.sockets().unwrap_or(1))),
+    );
     number("memory", hardware.memory_mib, config.memory_mib());
     if let Some(wanted) = &hardware.cpu
-        && config.cpu_type() != Some(wanted.as_str())
+        && config.cpu_type().as_ref() != Some(wanted)
     {
         out.set("cpu", config.get("cpu"), wanted.clone());
     }
@@ -113,7 +123,13 @@ fn plain(machine: &Machine, config: &VmConfig, cicustom: &str, out: &mut Differe
 fn description(machine: &Machine, config: &VmConfig, out: &mut Difference) {
     let current = config.description().map(str::trim).filter(|text| !text.is_empty());
     let kept = current.and_then(unmarked);
-    let wanted = machine.hardware.description.as_ref().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).or(kept);
+    let wanted = machine
+        .hardware
+        .description
+        .as_ref()
+        .map(|text| text.trim().to_owned())
+        .filter(|text| !text.is_empty())
+        .or(kept);
     match (current, wanted) {
         (Some(current), Some(wanted)) if current == wanted => {}
         (None, None) => {}
@@ -136,14 +152,16 @@ fn nics(machine: &Machine, config: &VmConfig, out: &mut Difference) {
                     out.set(&key, config.get(&key), merged.to_string());
                 }
             }
-            None => out.set(&key, None, crate::proxmox::nic::NicConfig::new(&wanted).to_string()),
+            None => out.set(&key, None, NicConfig::declared(&wanted).to_string()),
         }
     }
 }
 
 /// Moves the cloud-init drive to its declared storage: it is deleted first (its volume goes with it) and made anew after.
 fn cloudinit_drive(machine: &Machine, config: &VmConfig, out: &mut Difference) {
-    let Some(wanted) = &machine.hardware.cloudinit_storage else { return };
+    let Some(wanted) = &machine.hardware.cloudinit_storage else {
+        return;
+    };
     match config.cloudinit_drives().as_slice() {
         [] => out.allocate_cloudinit(wanted.as_str()),
         [drive] if drive.storage().as_ref() != Some(wanted) => {
@@ -163,29 +181,43 @@ impl Difference {
 }
 
 fn boot_disk(machine: &Machine, config: &VmConfig, out: &mut Difference) {
-    let Some(wanted) = &machine.hardware.boot_disk else { return };
-    let Some(current) = config.drive(&wanted.slot) else { return };
-    let mut changed = current.clone();
-    for (option, value) in &wanted.options {
-        if !drive::option_is(&current, option, value) {
-            changed = changed.with_option(option, value);
-        }
-    }
-    if changed != current {
+    let Some(wanted) = &machine.hardware.boot_disk else {
+        return;
+    };
+    let Some(current) = slot(&wanted.slot).and_then(|slot| config.drive(slot)) else {
+        return;
+    };
+    let missing = current.missing_options(&wanted.options);
+    if !missing.is_empty() {
+        let changed = missing
+            .iter()
+            .fold(current.clone(), |drive, (name, value)| drive.with_option(name, value));
         out.set(&wanted.slot, config.get(&wanted.slot), changed.to_string());
     }
     if let (Some(gib), Some(size)) = (wanted.size_gib, current.size())
         && size < Size::gib(gib)
     {
         let to = Size::gib(gib);
-        out.changes.push(Change::set(format!("size of {}", wanted.slot), Some(size.to_string()), Some(to.to_string())));
+        out.changes.push(Change::set(
+            format!("size of {}", wanted.slot),
+            Some(size.to_string()),
+            Some(to.to_string()),
+        ));
         out.resize = Some((wanted.slot.clone(), to));
     }
 }
 
 fn extra_disks(machine: &Machine, config: &VmConfig, out: &mut Difference) {
-    for ExtraDisk { slot, storage, size_gib, format, options, .. } in &machine.hardware.extra_disks {
-        if config.drive(slot).is_none() {
+    for ExtraDisk {
+        slot,
+        storage,
+        size_gib,
+        format,
+        options,
+        ..
+    } in &machine.hardware.extra_disks
+    {
+        if config.get(slot).is_none() {
             let value = drive::new_disk(storage, *size_gib, format.as_deref(), options);
             out.changes.push(Change::new(slot.clone(), value.clone()));
             out.allocate.push((slot.clone(), value));
@@ -199,7 +231,10 @@ fn boot_order(machine: &Machine, config: &VmConfig, out: &mut Difference) {
     let coming: BTreeSet<String> = out.set.iter().map(|(key, _)| key.clone()).collect();
     let devices = config.devices();
     let present = |device: &String| devices.contains(device) || coming.contains(device);
-    let current = config.boot_order().map(|order| order.devices()).unwrap_or_default();
+    let current = config
+        .boot_order()
+        .map(|order| order.devices().to_vec())
+        .unwrap_or_default();
     let wanted: Vec<String> = match &machine.hardware.boot_order {
         Some(order) => order.clone(),
         None => {
@@ -210,8 +245,17 @@ fn boot_order(machine: &Machine, config: &VmConfig, out: &mut Difference) {
     };
     let wanted: Vec<String> = wanted.into_iter().filter(present).collect();
     if wanted != current {
-        out.set("boot", config.get("boot"), BootOrder::of(&wanted).to_string());
+        out.set(
+            "boot",
+            config.get("boot"),
+            BootOrder::of(wanted.iter().cloned()).to_string(),
+        );
     }
+}
+
+/// The slot of this name.
+fn slot(name: &str) -> Option<Slot> {
+    name.parse().ok()
 }
 
 /// The slot of the disk that the guest boots from.
@@ -227,14 +271,20 @@ pub fn shortfalls(machine: &Machine, config: &VmConfig) -> Vec<String> {
     let mut missing = Vec::new();
     match boot_slot(machine, config) {
         None => missing.push("no boot disk".to_owned()),
-        Some(slot) => match config.drive(&slot) {
+        Some(slot) => match self::slot(&slot).and_then(|slot| config.drive(slot)) {
             None => missing.push(format!("boot disk {slot} is missing")),
             Some(drive) if drive.is_cdrom() => missing.push(format!("boot disk {slot} is a CD drive")),
             Some(_) => {
-                let order = config.boot_order().map(|order| order.devices()).unwrap_or_default();
+                let order = config
+                    .boot_order()
+                    .map(|order| order.devices().to_vec())
+                    .unwrap_or_default();
                 let declared = machine.hardware.boot_order.is_some();
                 if !declared && order.first() != Some(&slot) {
-                    missing.push(format!("boot disk {slot} is not first in the boot order ({})", order.join(";")));
+                    missing.push(format!(
+                        "boot disk {slot} is not first in the boot order ({})",
+                        order.join(";")
+                    ));
                 }
             }
         },

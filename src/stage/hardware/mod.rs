@@ -34,7 +34,11 @@ pub struct Shaped {
 impl Shaped {
     /// A VM whose creation is over has had its hardware since then.
     pub fn before(owned: Owned) -> Self {
-        Self { vm: owned.vm, detail: "set before".to_owned(), _made: () }
+        Self {
+            vm: owned.vm,
+            detail: "set before".to_owned(),
+            _made: (),
+        }
     }
 }
 
@@ -54,12 +58,21 @@ impl Stage for Hardware {
         let vm = &self.placed.vm;
         let config = run.api().vm_config(&vm.node, vm.vmid, View::Pending).await?;
         let difference = difference(&run.machine, &config, &self.delivered.cicustom);
-        let done = |detail: String| Ok(Seen::Done(Shaped { vm: vm.clone(), detail, _made: () }));
+        let done = |detail: String| {
+            Ok(Seen::Done(Shaped {
+                vm: vm.clone(),
+                detail,
+                _made: (),
+            }))
+        };
         if !difference.is_empty() {
             if run.api().vm_status(&vm.node, vm.vmid).await?.running {
                 for change in &difference.changes {
                     let message = format!("VM {} runs already; left as it is: {change}", vm.vmid);
-                    run.warn(&Diagnostic::warning("hardware/running", message).rule("provisioning sets hardware before the first start only"));
+                    run.warn(
+                        &Diagnostic::warning("hardware/running", message)
+                            .rule("provisioning sets hardware before the first start only"),
+                    );
                 }
                 return done("left as it is, the VM runs".to_owned());
             }
@@ -67,8 +80,11 @@ impl Stage for Hardware {
         }
         let missing = shortfalls(&run.machine, &config);
         if !missing.is_empty() {
-            let mut diagnostic = Diagnostic::error("hardware/not-as-declared", format!("VM {} would not boot as declared", vm.vmid))
-                .rule("what was set is read back before the start");
+            let mut diagnostic = Diagnostic::error(
+                "hardware/not-as-declared",
+                format!("VM {} would not boot as declared", vm.vmid),
+            )
+            .rule("what was set is read back before the start");
             for what in missing {
                 diagnostic = diagnostic.note(None, what);
             }
@@ -83,7 +99,11 @@ impl Stage for Hardware {
             .map(|entry| entry.key)
             .collect();
         if !pending.is_empty() && !run.api().vm_status(&vm.node, vm.vmid).await?.running {
-            let message = format!("Proxmox keeps changes of VM {} pending although it is stopped: {}", vm.vmid, pending.join(", "));
+            let message = format!(
+                "Proxmox keeps changes of VM {} pending although it is stopped: {}",
+                vm.vmid,
+                pending.join(", ")
+            );
             return Err(Failure::new(
                 Diagnostic::error("hardware/pending", message)
                     .help("an earlier change failed in the middle; look at the VM's Hardware tab, revert or mend it, then run the same command again"),
@@ -99,17 +119,32 @@ impl Stage for Hardware {
         let digest = config.digest.as_deref();
         // One kind of change a look: after each the engine reads the configuration again, with its new digest.
         if !difference.set.is_empty() || !difference.delete.is_empty() {
-            return Ok(run.api().set_config(&vm.node, vm.vmid, digest, &difference.set, &difference.delete).await.map_err(changed)?);
+            return Ok(run
+                .api()
+                .set_config(&vm.node, vm.vmid, digest, &difference.set, &difference.delete)
+                .await
+                .map_err(changed)?);
         }
         if let Some((slot, size)) = &difference.resize {
-            if let Some(upid) = run.api().resize(&vm.node, vm.vmid, slot, size.bytes(), digest).await.map_err(changed)? {
-                run.follow(Self::NAME, &upid, &format!("resize of {slot} to {size}")).await?;
+            if let Some(upid) = run
+                .api()
+                .resize(&vm.node, vm.vmid, slot, size.bytes(), digest)
+                .await
+                .map_err(changed)?
+            {
+                run.follow(Self::NAME, &upid, &format!("resize of {slot} to {size}"))
+                    .await?;
             }
             return Ok(());
         }
         if let Some((slot, value)) = difference.allocate.first() {
             let set = [(slot.clone(), value.clone())];
-            if let Some(upid) = run.api().set_config_task(&vm.node, vm.vmid, digest, &set, &[]).await.map_err(changed)? {
+            if let Some(upid) = run
+                .api()
+                .set_config_task(&vm.node, vm.vmid, digest, &set, &[])
+                .await
+                .map_err(changed)?
+            {
                 run.follow(Self::NAME, &upid, &format!("allocation of {slot}")).await?;
             }
         }
@@ -144,7 +179,11 @@ fn tell(config: &VmConfig) -> String {
         parts.push(format!("{}{size}", disk.slot));
     }
     for nic in config.nics() {
-        parts.push(format!("net{} on {}", nic.index, nic.bridge.as_deref().unwrap_or("no bridge")));
+        parts.push(format!(
+            "net{} on {}",
+            nic.index,
+            nic.bridge.as_deref().unwrap_or("no bridge")
+        ));
     }
     parts.join(", ")
 }

@@ -62,25 +62,44 @@ pub async fn gather(run: &HostRun, owned: Option<&Owned>) -> Result<Facts, Failu
         Some(_) => (None, None),
         None => template(run, &listing).await?,
     };
-    let source = template.as_ref().map(|template| template.node.clone()).filter(|node| *node != machine.node);
+    let source = template
+        .as_ref()
+        .map(|template| template.node.clone())
+        .filter(|node| *node != machine.node);
     let api = run.api();
     let (version, permissions, storages, source_storages, bridges, snippet_storage, stranger) = tokio::try_join!(
         async { api.version().await },
         run.cluster.permissions(),
-        async { if online { api.storages(&machine.node).await.map(Some) } else { Ok(None) } },
+        async {
+            if online {
+                api.storages(&machine.node).await.map(Some)
+            } else {
+                Ok(None)
+            }
+        },
         async {
             match &source {
                 Some(node) => api.storages(node).await.map(Some),
                 None => Ok(None),
             }
         },
-        async { if online { optional(api.bridges(&machine.node).await) } else { Ok(None) } },
+        async {
+            if online {
+                optional(api.bridges(&machine.node).await)
+            } else {
+                Ok(None)
+            }
+        },
         async { optional(api.storage_config(&machine.snippets.storage).await) },
         async { Ok::<_, ApiError>(if owned.is_none() { stranger(run).await } else { None }) },
     )?;
     let source_storages = source_storages.or_else(|| storages.clone());
     let template_is_shared = match (&template, &source_storages) {
-        (Some(template), Some(storages)) => shared(template, storages, machine.hardware.storage.as_ref().map(|s| s.as_str())),
+        (Some(template), Some(storages)) => shared(
+            template,
+            storages,
+            machine.hardware.storage.as_ref().map(|s| s.as_str()),
+        ),
         (Some(_) | None, _) => false,
     };
     Ok(Facts {
@@ -120,21 +139,39 @@ fn templates(listing: &Listing) -> impl Iterator<Item = (&str, &crate::engine::c
 
 /// The copy of the template that is nearest the target: on it, else on any node that is online, by name of the node.
 async fn template(run: &HostRun, listing: &Listing) -> Result<(Option<Template>, Option<NodeName>), Failure> {
-    let mut copies: Vec<_> =
-        templates(listing).filter(|(name, _)| *name == run.machine.template).map(|(_, guest)| guest).collect();
+    let mut copies: Vec<_> = templates(listing)
+        .filter(|(name, _)| *name == run.machine.template)
+        .map(|(_, guest)| guest)
+        .collect();
     copies.sort_by_key(|guest| (guest.node != run.machine.node, guest.node.clone(), guest.vmid));
     let Some(copy) = copies.iter().find(|guest| listing.online(&guest.node) != Some(false)) else {
         return Ok((None, copies.first().map(|guest| guest.node.clone())));
     };
     let config = run.api().vm_config(&copy.node, copy.vmid, View::Current).await?;
-    Ok((Some(Template { vmid: copy.vmid, node: copy.node.clone(), config }), None))
+    Ok((
+        Some(Template {
+            vmid: copy.vmid,
+            node: copy.node.clone(),
+            config,
+        }),
+        None,
+    ))
 }
 
 /// Whether the clone can be made on another node at once: every volume of the template, its cloud-init drive included,
 /// and the clone's storage are shared (qemu-server `clone_vm`: `can't clone VM to node 'x' (VM uses local storage)`).
 fn shared(template: &Template, storages: &[StorageInfo], clone_storage: Option<&str>) -> bool {
-    let is_shared = |name: &str| storages.iter().any(|storage| storage.storage.as_str() == name && storage.shared);
-    template.config.drives().iter().filter_map(crate::proxmox::drive::Drive::storage).all(|storage| is_shared(storage.as_str()))
+    let is_shared = |name: &str| {
+        storages
+            .iter()
+            .any(|storage| storage.storage.as_str() == name && storage.shared)
+    };
+    template
+        .config
+        .drives()
+        .iter()
+        .filter_map(crate::proxmox::drive::Drive::storage)
+        .all(|storage| is_shared(storage.as_str()))
         && clone_storage.is_none_or(is_shared)
 }
 

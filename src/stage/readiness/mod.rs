@@ -108,7 +108,10 @@ fn together(host: &str, mut problems: Vec<Diagnostic>) -> Diagnostic {
     {
         return only;
     }
-    let mut all = Diagnostic::error("readiness/several", format!("{} things are not ready for {host}", problems.len()));
+    let mut all = Diagnostic::error(
+        "readiness/several",
+        format!("{} things are not ready for {host}", problems.len()),
+    );
     for problem in problems {
         let mut text = format!("[{}] {}", problem.code, problem.message);
         if let Some(rule) = &problem.rule {

@@ -7,8 +7,8 @@ use crate::engine::cluster::Permissions;
 use crate::machine::Machine;
 use crate::proxmox::size::Size;
 use crate::proxmox::storage::StorageInfo;
-use crate::stage::readiness::facts::Facts;
 use crate::stage::readiness::Template;
+use crate::stage::readiness::facts::Facts;
 
 /// Everything that is wrong, errors and warnings.
 pub fn check(machine: &Machine, facts: &Facts) -> Vec<Diagnostic> {
@@ -23,11 +23,17 @@ pub fn check(machine: &Machine, facts: &Facts) -> Vec<Diagnostic> {
 }
 
 fn error(machine: &Machine, code: &'static str, key: &str, message: String) -> Diagnostic {
-    Diagnostic::error(code, message).host(&machine.host).key(key).at(machine.origins.place(key))
+    Diagnostic::error(code, message)
+        .host(&machine.host)
+        .key(key)
+        .at(machine.origins.place(key))
 }
 
 fn warning(machine: &Machine, code: &'static str, key: &str, message: String) -> Diagnostic {
-    Diagnostic::warning(code, message).host(&machine.host).key(key).at(machine.origins.place(key))
+    Diagnostic::warning(code, message)
+        .host(&machine.host)
+        .key(key)
+        .at(machine.origins.place(key))
 }
 
 fn cluster(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
@@ -41,14 +47,29 @@ fn cluster(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
     match facts.listing.online(&machine.node) {
         Some(true) => {}
         Some(false) => out.push(
-            error(machine, "readiness/node-offline", "vms_proxmox_node", format!("node {} is offline", machine.node))
-                .help("bring the node back, or choose another vms_proxmox_node"),
+            error(
+                machine,
+                "readiness/node-offline",
+                "vms_proxmox_node",
+                format!("node {} is offline", machine.node),
+            )
+            .help("bring the node back, or choose another vms_proxmox_node"),
         ),
         None => {
-            let known: Vec<&str> = facts.listing.status.nodes.iter().map(|node| node.name.as_str()).collect();
-            let mut diagnostic =
-                error(machine, "readiness/unknown-node", "vms_proxmox_node", format!("the cluster has no node {}", machine.node))
-                    .rule(format!("its nodes are {}", known.join(", ")));
+            let known: Vec<&str> = facts
+                .listing
+                .status
+                .nodes
+                .iter()
+                .map(|node| node.name.as_str())
+                .collect();
+            let mut diagnostic = error(
+                machine,
+                "readiness/unknown-node",
+                "vms_proxmox_node",
+                format!("the cluster has no node {}", machine.node),
+            )
+            .rule(format!("its nodes are {}", known.join(", ")));
             if let Some(near) = nearest(machine.node.as_str(), known) {
                 diagnostic = diagnostic.help(format!("did you mean {near}?"));
             }
@@ -70,9 +91,14 @@ fn template(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
     match drives.as_slice() {
         [_] => {}
         [] => out.push(
-            error(machine, "readiness/no-cloud-init-drive", "vms_os", format!("template {} has no cloud-init drive", machine.template))
-                .rule("the guest gets its user and its network from the cloud-init drive")
-                .help(help),
+            error(
+                machine,
+                "readiness/no-cloud-init-drive",
+                "vms_os",
+                format!("template {} has no cloud-init drive", machine.template),
+            )
+            .rule("the guest gets its user and its network from the cloud-init drive")
+            .help(help),
         ),
         several => {
             let slots: Vec<String> = several.iter().map(|drive| drive.slot.to_string()).collect();
@@ -81,7 +107,11 @@ fn template(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
                     machine,
                     "readiness/two-cloud-init-drives",
                     "vms_os",
-                    format!("template {} has several cloud-init drives: {}", machine.template, slots.join(", ")),
+                    format!(
+                        "template {} has several cloud-init drives: {}",
+                        machine.template,
+                        slots.join(", ")
+                    ),
                 )
                 .rule("there is exactly one cloud-init drive"),
             );
@@ -100,21 +130,34 @@ fn no_template(machine: &Machine, facts: &Facts) -> Diagnostic {
             format!("template {} is on node {node}, which is offline", machine.template),
         );
     }
-    let mut diagnostic =
-        error(machine, "readiness/no-template", "vms_os", format!("the cluster has no template {}", machine.template))
-            .rule("vms_os selects it in global_os; the identity must see it (VM.Audit) and it must be a template");
+    let mut diagnostic = error(
+        machine,
+        "readiness/no-template",
+        "vms_os",
+        format!("the cluster has no template {}", machine.template),
+    )
+    .rule("vms_os selects it in global_os; the identity must see it (VM.Audit) and it must be a template");
     if let Some(near) = nearest(&machine.template, facts.template_names.iter().map(String::as_str)) {
         diagnostic = diagnostic.help(format!("did you mean {near}?"));
     } else if !facts.template_names.is_empty() {
-        diagnostic = diagnostic.note(None, format!("templates that are seen: {}", facts.template_names.join(", ")));
+        diagnostic = diagnostic.note(
+            None,
+            format!("templates that are seen: {}", facts.template_names.join(", ")),
+        );
     }
     diagnostic
 }
 
 fn disks(machine: &Machine, template: &Template, out: &mut Vec<Diagnostic>) {
-    let slots: Vec<String> = template.config.disks().iter().map(|disk| disk.slot.to_string()).collect();
+    let slots: Vec<String> = template
+        .config
+        .disks()
+        .iter()
+        .map(|disk| disk.slot.to_string())
+        .collect();
     if let Some(boot) = &machine.hardware.boot_disk {
-        match template.config.drive(&boot.slot).filter(|drive| !drive.is_cdrom()) {
+        let drive = boot.slot.parse().ok().and_then(|slot| template.config.drive(slot));
+        match drive.filter(|drive| !drive.is_cdrom()) {
             None => out.push(
                 error(
                     machine,
@@ -122,7 +165,10 @@ fn disks(machine: &Machine, template: &Template, out: &mut Vec<Diagnostic>) {
                     "vms_config.disk_os.disk",
                     format!("template {} has no disk {}", machine.template, boot.slot),
                 )
-                .rule(format!("the boot disk comes with the clone; the template's disks are {}", slots.join(", "))),
+                .rule(format!(
+                    "the boot disk comes with the clone; the template's disks are {}",
+                    slots.join(", ")
+                )),
             ),
             Some(drive) => {
                 if let (Some(wanted), Some(size)) = (boot.size_gib, drive.size())
@@ -133,7 +179,10 @@ fn disks(machine: &Machine, template: &Template, out: &mut Vec<Diagnostic>) {
                             machine,
                             "readiness/disk-too-small",
                             "vms_config.disk_os.size",
-                            format!("disk {} is to have {wanted} GiB, but the template's has {size}", boot.slot),
+                            format!(
+                                "disk {} is to have {wanted} GiB, but the template's has {size}",
+                                boot.slot
+                            ),
                         )
                         .rule("a disk can grow, never shrink"),
                     );
@@ -149,7 +198,10 @@ fn disks(machine: &Machine, template: &Template, out: &mut Vec<Diagnostic>) {
                 format!("it is not clear which disk template {} boots from", machine.template),
             )
             .rule("the boot order's first disk, or the only one, is the boot disk")
-            .help(format!("qm set {} --boot order=DISK, or declare vms_config.disk_os.disk", template.vmid)),
+            .help(format!(
+                "qm set {} --boot order=DISK, or declare vms_config.disk_os.disk",
+                template.vmid
+            )),
         );
     }
     for disk in &machine.hardware.extra_disks {
@@ -168,11 +220,17 @@ fn disks(machine: &Machine, template: &Template, out: &mut Vec<Diagnostic>) {
 }
 
 fn boot_order(machine: &Machine, template: &Template, out: &mut Vec<Diagnostic>) {
-    let Some(order) = &machine.hardware.boot_order else { return };
+    let Some(order) = &machine.hardware.boot_order else {
+        return;
+    };
     let mut devices: BTreeSet<String> = template.config.devices();
     devices.extend(machine.hardware.extra_disks.iter().map(|disk| disk.slot.clone()));
     devices.extend(machine.hardware.nics.iter().map(|nic| format!("net{}", nic.index)));
-    let absent: Vec<&str> = order.iter().filter(|device| !devices.contains(*device)).map(String::as_str).collect();
+    let absent: Vec<&str> = order
+        .iter()
+        .filter(|device| !devices.contains(*device))
+        .map(String::as_str)
+        .collect();
     if !absent.is_empty() {
         let known: Vec<&str> = devices.iter().map(String::as_str).collect();
         out.push(
@@ -196,7 +254,12 @@ fn needs(machine: &Machine, facts: &Facts) -> Vec<(String, &'static str, String,
         match (&hardware.storage, &facts.template) {
             (Some(storage), _) => needs.push((storage.to_string(), "images", "vms_config.storage".to_owned(), size)),
             (None, Some(template)) => {
-                for storage in template.config.disks().iter().filter_map(crate::proxmox::drive::Drive::storage) {
+                for storage in template
+                    .config
+                    .disks()
+                    .iter()
+                    .filter_map(crate::proxmox::drive::Drive::storage)
+                {
                     needs.push((storage.to_string(), "images", "vms_os".to_owned(), size));
                 }
             }
@@ -204,9 +267,19 @@ fn needs(machine: &Machine, facts: &Facts) -> Vec<(String, &'static str, String,
         }
     }
     for disk in &hardware.extra_disks {
-        needs.push((disk.storage.to_string(), "images", format!("vms_config.{}.storage", disk.key), disk.size_gib));
+        needs.push((
+            disk.storage.to_string(),
+            "images",
+            format!("vms_config.{}.storage", disk.key),
+            disk.size_gib,
+        ));
     }
-    needs.push((machine.snippets.storage.to_string(), "snippets", "vms_snippets_storage".to_owned(), 0));
+    needs.push((
+        machine.snippets.storage.to_string(),
+        "snippets",
+        "vms_snippets_storage".to_owned(),
+        0,
+    ));
     needs
 }
 
@@ -219,9 +292,13 @@ fn storages(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
         let Some(storage) = storages.iter().find(|storage| storage.storage.as_str() == name) else {
             if told.insert((name.clone(), "missing")) {
                 let known: Vec<&str> = storages.iter().map(|storage| storage.storage.as_str()).collect();
-                let mut diagnostic =
-                    error(machine, "readiness/no-storage", key, format!("node {} has no storage {name}", machine.node))
-                        .rule(format!("its storages are {}", known.join(", ")));
+                let mut diagnostic = error(
+                    machine,
+                    "readiness/no-storage",
+                    key,
+                    format!("node {} has no storage {name}", machine.node),
+                )
+                .rule(format!("its storages are {}", known.join(", ")));
                 if let Some(near) = nearest(name, known) {
                     diagnostic = diagnostic.help(format!("did you mean {near}?"));
                 }
@@ -233,7 +310,9 @@ fn storages(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
         storage_is_usable(machine, storage, content, key, &mut told, out);
     }
     for (name, gib) in wanted {
-        let Some(storage) = storages.iter().find(|storage| storage.storage.as_str() == name) else { continue };
+        let Some(storage) = storages.iter().find(|storage| storage.storage.as_str() == name) else {
+            continue;
+        };
         if storage.total > 0 && Size::gib(gib).bytes() > storage.avail {
             out.push(
                 warning(
@@ -266,16 +345,25 @@ fn storage_is_usable(
             machine,
             "readiness/storage-inactive",
             key,
-            format!("storage {name} is {} on {}", if storage.enabled { "not active" } else { "disabled" }, machine.node),
+            format!(
+                "storage {name} is {} on {}",
+                if storage.enabled { "not active" } else { "disabled" },
+                machine.node
+            ),
         ));
     }
     if !storage.content.iter().any(|known| known == content) && told.insert((name.clone(), content)) {
         let mut all = storage.content.clone();
         all.push(content.to_owned());
         out.push(
-            error(machine, "readiness/content-type", key, format!("storage {name} does not take {content}"))
-                .rule(format!("its content types are {}", storage.content.join(", ")))
-                .help(format!("pvesm set {name} --content {}", all.join(","))),
+            error(
+                machine,
+                "readiness/content-type",
+                key,
+                format!("storage {name} does not take {content}"),
+            )
+            .rule(format!("its content types are {}", storage.content.join(", ")))
+            .help(format!("pvesm set {name} --content {}", all.join(","))),
         );
     }
 }
@@ -288,7 +376,10 @@ fn bridges(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
                 machine,
                 "readiness/bridges-unknown",
                 "vms_config.network",
-                format!("this API does not tell the bridges of {}; a missing one fails at the start only", machine.node),
+                format!(
+                    "this API does not tell the bridges of {}; a missing one fails at the start only",
+                    machine.node
+                ),
             ));
         }
         return;
@@ -304,7 +395,10 @@ fn bridges(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
                 machine,
                 "readiness/no-bridge",
                 &format!("vms_config.network.nic{}.bridge", nic.index),
-                format!("node {} has no bridge {}, or the identity may not use it", machine.node, nic.bridge),
+                format!(
+                    "node {} has no bridge {}, or the identity may not use it",
+                    machine.node, nic.bridge
+                ),
             )
             .rule(format!("the bridges that it may use are {}", known.join(", ")))
             .help("on Proxmox VE 8 and later the identity needs SDN.Use on /sdn/zones/localnetwork/BRIDGE"),
@@ -409,7 +503,10 @@ fn address(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
                 machine,
                 "readiness/address-in-use",
                 "global_ip_address",
-                format!("{address} answers on port {} already, although {} does not exist", machine.ssh.port, machine.name),
+                format!(
+                    "{address} answers on port {} already, although {} does not exist",
+                    machine.ssh.port, machine.name
+                ),
             )
             .rule("an address belongs to one machine")
             .help("find the machine that has the address, or give this host another one"),
@@ -424,13 +521,19 @@ mod tests {
     #[test]
     fn a_privilege_comes_from_the_nearest_path() {
         let permissions: Permissions = [
-            ("/".to_owned(), [("VM.Audit".to_owned(), true), ("Sys.Audit".to_owned(), false)].into()),
+            (
+                "/".to_owned(),
+                [("VM.Audit".to_owned(), true), ("Sys.Audit".to_owned(), false)].into(),
+            ),
             ("/vms/105".to_owned(), [("VM.Clone".to_owned(), false)].into()),
         ]
         .into();
         assert!(granted(&permissions, "/vms", "VM.Audit"));
         assert!(granted(&permissions, "/vms/105", "VM.Clone"));
-        assert!(!granted(&permissions, "/vms/105", "VM.Audit"), "a deeper ACL replaces what is inherited");
+        assert!(
+            !granted(&permissions, "/vms/105", "VM.Audit"),
+            "a deeper ACL replaces what is inherited"
+        );
         assert!(!granted(&permissions, "/vms", "Sys.Audit"), "it does not propagate");
         assert!(granted(&permissions, "/", "Sys.Audit"));
         assert!(!granted(&Permissions::new(), "/vms", "VM.Audit"));
