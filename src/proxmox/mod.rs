@@ -15,9 +15,11 @@
 //! repeats a change that may have been executed, and prints nothing.
 
 pub mod agent;
+pub mod boot;
 pub mod client;
 pub mod cluster;
 pub mod config;
+pub mod drive;
 pub mod error;
 pub mod form;
 pub mod https;
@@ -25,6 +27,9 @@ pub mod ids;
 mod json;
 pub mod login;
 pub mod network;
+pub mod nic;
+pub mod property;
+pub mod size;
 pub mod storage;
 pub mod task;
 pub mod tls;
