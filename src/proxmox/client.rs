@@ -200,3 +200,117 @@ fn upid(data: &Value) -> Result<Option<Upid>, String> {
 pub(super) fn param(name: &str, value: impl ToString) -> (String, String) {
     (name.to_owned(), value.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::{Mutex, PoisonError};
+
+    use futures_util::future::BoxFuture;
+
+    use super::super::transport::TransportError;
+    use super::*;
+
+    /// Plays answers and counts requests.
+    struct Fake {
+        script: Mutex<VecDeque<Result<ApiResponse, TransportError>>>,
+        sent: Mutex<u32>,
+    }
+
+    impl Transport for Fake {
+        fn exchange(&self, _request: ApiRequest) -> BoxFuture<'_, Result<ApiResponse, TransportError>> {
+            *self.sent.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+            let next = self.script.lock().unwrap().pop_front();
+            Box::pin(std::future::ready(
+                next.unwrap_or_else(|| Err(TransportError::NotSent("end of script".to_owned()))),
+            ))
+        }
+    }
+
+    fn fake(script: impl IntoIterator<Item = Result<ApiResponse, TransportError>>) -> (Client, Arc<Fake>) {
+        let fake = Arc::new(Fake {
+            script: Mutex::new(script.into_iter().collect()),
+            sent: Mutex::new(0),
+        });
+        (Client::new(Arc::clone(&fake) as Arc<dyn Transport>), fake)
+    }
+
+    fn answer(status: u16, reason: &str, body: &str) -> Result<ApiResponse, TransportError> {
+        Ok(ApiResponse {
+            status,
+            reason: reason.to_owned(),
+            body: body.as_bytes().to_vec(),
+        })
+    }
+
+    fn sent(fake: &Fake) -> u32 {
+        *fake.sent.lock().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_is_tried_four_times_and_then_given_up() {
+        let (client, fake) = fake((0..9).map(|_| answer(596, "Connection timed out", "")));
+        let started = Instant::now();
+        assert_eq!(client.version().await.unwrap_err().kind(), Kind::Unknown);
+        assert_eq!(sent(&fake), 4);
+        assert!(
+            started.elapsed() <= Duration::from_millis(50 + 225 + 1000 + 10),
+            "{:?}",
+            started.elapsed()
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_sent_again_only_if_it_was_certainly_not_sent() {
+        let upid = "{\"data\":\"UPID:pve1:000018D9:0004D0B7:6B0DD8D7:qmstart:100:root@pam:\"}";
+        let node = "pve1".parse().unwrap();
+        let vmid = "100".parse().unwrap();
+        let (client, door) = fake([
+            Err(TransportError::NotSent("refused".to_owned())),
+            answer(595, "No route to host", ""),
+            answer(200, "OK", upid),
+        ]);
+        assert_eq!(client.start(&node, vmid).await.unwrap().kind(), "qmstart");
+        assert_eq!(sent(&door), 3);
+        for doubtful in [
+            Err(TransportError::Unknown("reset".to_owned())),
+            answer(596, "Broken pipe", ""),
+            answer(
+                500,
+                "can't lock file '/var/lock/qemu-server/lock-100.conf' - got timeout",
+                "",
+            ),
+        ] {
+            let (client, door) = fake([doubtful, answer(200, "OK", upid)]);
+            client.start(&node, vmid).await.unwrap_err();
+            assert_eq!(sent(&door), 1);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refused_credentials_are_not_tried_again() {
+        let (client, fake) = fake([answer(401, "Authentication failed!", ""), answer(200, "OK", "{}")]);
+        assert_eq!(client.nodes().await.unwrap_err().kind(), Kind::Unauthorized);
+        assert_eq!(sent(&fake), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_without_a_task_id_leaves_the_change_in_doubt() {
+        let (client, _) = fake([answer(200, "OK", "{\"data\":null}")]);
+        let error = client
+            .stop(&"pve1".parse().unwrap(), "100".parse().unwrap())
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), Kind::Unknown);
+        let (client, _) = fake([answer(200, "OK", "<html>")]);
+        assert_eq!(client.nodes().await.unwrap_err().kind(), Kind::Other);
+    }
+
+    #[test]
+    fn pauses_grow_to_a_second_and_differ() {
+        let pauses: Vec<u128> = (1..=3).map(|failures| pause(failures, 0).as_millis()).collect();
+        assert_eq!(pauses, [50, 224, 1000]);
+        assert_eq!(pause(3, 50), Duration::from_millis(500));
+        assert_eq!(pause(9, 0), LONGEST_PAUSE);
+    }
+}
