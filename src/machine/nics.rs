@@ -58,9 +58,7 @@ pub(super) fn build(reader: &mut Reader<'_>, config: &Field) -> Vec<Nic> {
         }
         let nic = match winner.value.data {
             Data::Str(_) => raw(reader, winner, index),
-            _ => {
-                structured(reader, winner, index)
-            }
+            _ => structured(reader, winner, index),
         };
         let Some(nic) = nic else { continue };
         if let Some(other) = nics.iter().find(|other| other.mac.is_some() && other.mac == nic.mac) {
