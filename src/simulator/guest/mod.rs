@@ -24,6 +24,8 @@ mod files;
 pub mod keys;
 mod lifecycle;
 pub mod status;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
