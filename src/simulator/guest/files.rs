@@ -134,6 +134,7 @@ impl Guest {
                 ".sim/packages",
                 Some(self.disk.packages.iter().map(|p| line(p)).collect()),
             ),
+            owned(".sim/cloud-init/version", view.as_ref().map(|v| line(version_text(v.version)))),
             owned(".sim/cloud-init/json", printed.map(|p| p.json.clone())),
             owned(".sim/cloud-init/text", printed.map(|p| p.text.clone())),
             owned(".sim/cloud-init/long", printed.map(|p| p.long.clone())),
@@ -262,4 +263,11 @@ fn ip_full(links: &[Link<'_>]) -> String {
         }
     }
     text
+}
+
+fn version_text(version: super::CloudInitVersion) -> &'static str {
+    match version {
+        super::CloudInitVersion::V22 => "22.4.2",
+        super::CloudInitVersion::V25 => "25.1.4",
+    }
 }

@@ -1,6 +1,8 @@
 //! Power, boots and time: how a [`Guest`] gets from one state to the next. Pure, but for the look at the two files that
 //! decide whether cloud-init runs.
 
+use std::sync::OnceLock;
+
 use sha2::{Digest, Sha256};
 
 use super::documents::{self, Device, Interface, PowerState, User};
@@ -185,7 +187,7 @@ impl Guest {
     }
 
     /// Looks at the switches on the disk, where there is one.
-    fn read_switches(&mut self) {
+    pub(in crate::simulator) fn read_switches(&mut self) {
         let Some(root) = &self.root else { return };
         if !root.is_dir() {
             return;
@@ -371,6 +373,7 @@ impl Guest {
         }
         disk.given_host_keys.clone_from(&data.host_keys);
         disk.key_generation += 1;
+        self.host_key_cache = OnceLock::new();
         disk.interfaces = interfaces;
         if behaviour.networkd_renderer && has_default_route(&seed.network_data) {
             disk.interfaces.clear();
@@ -386,6 +389,7 @@ impl Guest {
         disk.instance_id = Some(NONE_INSTANCE.to_owned());
         disk.source = Some(Source::None);
         disk.key_generation += 1;
+        self.host_key_cache = OnceLock::new();
         disk.given_host_keys.clear();
         disk.interfaces = documents::network_data("", devices).interfaces;
         let default = documents::user_data("#cloud-config\n{}\n", &self.image.default_user);
