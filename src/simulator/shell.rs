@@ -40,10 +40,44 @@ pub const MAPPED: &[&str] = &[
 
 /// Commands that are the simulator's, on every machine.
 const SHIMS: &[&str] = &[
-    "apt", "apt-get", "chgrp", "chown", "cloud-id", "cloud-init", "dpkg", "dpkg-query", "getent", "growpart", "halt",
-    "hostname", "hostnamectl", "id", "init", "install", "ip", "mount", "netplan", "poweroff", "pveversion", "python",
-    "python3", "reboot", "resize2fs", "service", "shutdown", "sudo", "sync", "systemctl", "telinit", "timedatectl",
-    "umount", "uname", "useradd", "userdel", "usermod", "whoami",
+    "apt",
+    "apt-get",
+    "chgrp",
+    "chown",
+    "cloud-id",
+    "cloud-init",
+    "dpkg",
+    "dpkg-query",
+    "getent",
+    "growpart",
+    "halt",
+    "hostname",
+    "hostnamectl",
+    "id",
+    "init",
+    "install",
+    "ip",
+    "mount",
+    "netplan",
+    "poweroff",
+    "pveversion",
+    "python",
+    "python3",
+    "reboot",
+    "resize2fs",
+    "service",
+    "shutdown",
+    "sudo",
+    "sync",
+    "systemctl",
+    "telinit",
+    "timedatectl",
+    "umount",
+    "uname",
+    "useradd",
+    "userdel",
+    "usermod",
+    "whoami",
 ];
 
 /// The script behind them.
@@ -74,7 +108,9 @@ impl Request {
     /// Reads a line of the pipe: `guest 101 reboot`, `node pve1 poweroff`.
     pub fn parse(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [kind, id, verb] = words.as_slice() else { return None };
+        let [kind, id, verb] = words.as_slice() else {
+            return None;
+        };
         let machine = match *kind {
             "guest" => Machine::Guest(id.parse().ok()?),
             "node" => Machine::Node((*id).to_owned()),
@@ -133,7 +169,13 @@ impl Shell {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
-        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR, 0)?;
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )?;
         Ok(Self { dir })
     }
 
@@ -193,7 +235,10 @@ impl Shell {
 /// It cannot be started.
 pub fn run_blocking(shell: &Shell, login: &Login, words: &[String], input: &[u8]) -> io::Result<ExecResult> {
     use std::io::Write;
-    let quoted: Vec<String> = words.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''"))).collect();
+    let quoted: Vec<String> = words
+        .iter()
+        .map(|word| format!("'{}'", word.replace('\'', "'\\''")))
+        .collect();
     let text = format!("exec timeout -k 1 5 {}", quoted.join(" "));
     let mut child = shell.command(login, &text)?.into_std().spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
@@ -215,7 +260,11 @@ pub fn kill_tree(pid: u32) {
     while let Some(parent) = all.get(next).copied() {
         next += 1;
         let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
-        all.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+        all.extend(
+            children
+                .split_whitespace()
+                .filter_map(|child| child.parse::<u32>().ok()),
+        );
     }
     for pid in all {
         let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
@@ -262,17 +311,30 @@ pub fn map(text: &str, root: &str, bin: &str) -> String {
 
 /// Whether a path may begin after this character.
 fn starts_word(before: Option<char>) -> bool {
-    before.is_none_or(|c| !(c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '~' | '$' | '}' | ')' | '*' | '%' | '@' | '+' | '\\')))
+    before.is_none_or(|c| {
+        !(c.is_alphanumeric()
+            || matches!(
+                c,
+                '/' | '.' | '_' | '-' | '~' | '$' | '}' | ')' | '*' | '%' | '@' | '+' | '\\'
+            ))
+    })
 }
 
 /// Whether a path's first part ends before this rest.
 fn ends_word(rest: &str) -> bool {
-    rest.chars().next().is_none_or(|c| !(c.is_alphanumeric() || matches!(c, '.' | '_' | '-')))
+    rest.chars()
+        .next()
+        .is_none_or(|c| !(c.is_alphanumeric() || matches!(c, '.' | '_' | '-')))
 }
 
 fn shim_at(rest: &str) -> Option<&'static str> {
-    let below = ["/usr/sbin/", "/usr/bin/", "/sbin/", "/bin/"].iter().find_map(|dir| rest.strip_prefix(dir))?;
-    SHIMS.iter().copied().find(|name| below.strip_prefix(name).is_some_and(ends_word))
+    let below = ["/usr/sbin/", "/usr/bin/", "/sbin/", "/bin/"]
+        .iter()
+        .find_map(|dir| rest.strip_prefix(dir))?;
+    SHIMS
+        .iter()
+        .copied()
+        .find(|name| below.strip_prefix(name).is_some_and(ends_word))
 }
 
 /// Writes a guest's files into its root directory, so far as they differ from what was written before. A directory left
@@ -290,7 +352,17 @@ pub fn sync(guest: &mut Guest, root: &Path, shell: &Shell, now_ms: u64) -> io::R
         if std::fs::read_to_string(&marker).ok().as_deref() != Some(&seed) {
             remove_tree(root)?;
         }
-        for dir in ["", ".sim", "tmp", "run", "etc/cloud/cloud.cfg.d", "var/tmp", "root", "home", "usr/local/bin"] {
+        for dir in [
+            "",
+            ".sim",
+            "tmp",
+            "run",
+            "etc/cloud/cloud.cfg.d",
+            "var/tmp",
+            "root",
+            "home",
+            "usr/local/bin",
+        ] {
             private_dir(&root.join(dir))?;
         }
         write(&marker, seed.as_bytes(), 0o600)?;
@@ -321,7 +393,10 @@ pub fn sync(guest: &mut Guest, root: &Path, shell: &Shell, now_ms: u64) -> io::R
 
 fn place(root: &Path, file: &TruthFile, known: bool) -> io::Result<()> {
     let path = root.join(&file.path);
-    if path.components().any(|part| matches!(part, std::path::Component::ParentDir)) {
+    if path
+        .components()
+        .any(|part| matches!(part, std::path::Component::ParentDir))
+    {
         return Ok(());
     }
     match &file.content {
@@ -346,7 +421,12 @@ fn write(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     name.push(".sim-new");
     let temporary = path.with_file_name(name);
     let mut options = std::fs::OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(mode | 0o200).open(&temporary)?;
+    let mut file = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(mode | 0o200)
+        .open(&temporary)?;
     file.write_all(content)?;
     file.set_permissions(std::fs::Permissions::from_mode(mode))?;
     std::fs::rename(&temporary, path)
@@ -393,9 +473,18 @@ mod tests {
     #[test]
     fn absolute_paths_are_the_machines() {
         assert_eq!(mapped("cat /etc/hostname"), "cat /w/root/etc/hostname");
-        assert_eq!(mapped("sh -c 'touch \"/etc/cloud/x\"'"), "sh -c 'touch \"/w/root/etc/cloud/x\"'");
-        assert_eq!(mapped("d=/var/lib/vz; ls $d/snippets>/run/x"), "d=/w/root/var/lib/vz; ls $d/snippets>/w/root/run/x");
-        assert_eq!(mapped("cat /proc/sys/kernel/random/boot_id"), "cat /w/root/proc/sys/kernel/random/boot_id");
+        assert_eq!(
+            mapped("sh -c 'touch \"/etc/cloud/x\"'"),
+            "sh -c 'touch \"/w/root/etc/cloud/x\"'"
+        );
+        assert_eq!(
+            mapped("d=/var/lib/vz; ls $d/snippets>/run/x"),
+            "d=/w/root/var/lib/vz; ls $d/snippets>/w/root/run/x"
+        );
+        assert_eq!(
+            mapped("cat /proc/sys/kernel/random/boot_id"),
+            "cat /w/root/proc/sys/kernel/random/boot_id"
+        );
         assert_eq!(mapped("ls /etc"), "ls /w/root/etc");
         assert_eq!(mapped("ls /mnt/pve/nfs"), "ls /w/root/mnt/pve/nfs");
     }
@@ -420,14 +509,20 @@ mod tests {
     #[test]
     fn absolute_shims_are_the_simulators() {
         assert_eq!(mapped("/sbin/reboot"), "/w/bin/reboot");
-        assert_eq!(mapped("exec /usr/bin/cloud-init status"), "exec /w/bin/cloud-init status");
+        assert_eq!(
+            mapped("exec /usr/bin/cloud-init status"),
+            "exec /w/bin/cloud-init status"
+        );
         assert_eq!(mapped("/usr/bin/python3 -c 1"), "/w/bin/python3 -c 1");
         assert_eq!(mapped("/usr/bin/ipcs"), "/usr/bin/ipcs");
     }
 
     #[test]
     fn requests_are_read() {
-        assert_eq!(Request::parse("guest 101 reboot\n"), Some(Request::Reboot(Machine::Guest(101))));
+        assert_eq!(
+            Request::parse("guest 101 reboot\n"),
+            Some(Request::Reboot(Machine::Guest(101)))
+        );
         assert_eq!(
             Request::parse("node pve1 poweroff"),
             Some(Request::Poweroff(Machine::Node("pve1".to_owned())))

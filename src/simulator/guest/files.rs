@@ -134,7 +134,10 @@ impl Guest {
                 ".sim/packages",
                 Some(self.disk.packages.iter().map(|p| line(p)).collect()),
             ),
-            owned(".sim/cloud-init/version", view.as_ref().map(|v| line(version_text(v.version)))),
+            owned(
+                ".sim/cloud-init/version",
+                view.as_ref().map(|v| line(version_text(v.version))),
+            ),
             owned(".sim/cloud-init/json", printed.map(|p| p.json.clone())),
             owned(".sim/cloud-init/text", printed.map(|p| p.text.clone())),
             owned(".sim/cloud-init/long", printed.map(|p| p.long.clone())),

@@ -192,7 +192,9 @@ struct Inner {
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Inner").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("Inner")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }
 
@@ -209,15 +211,28 @@ pub async fn start(world: Arc<dyn Machines>, options: Options) -> std::io::Resul
     let shell = Shell::new(&options.dir)?;
     std::fs::create_dir_all(&options.guest_roots)?;
     for node in &options.nodes {
-        for dir in ["root", "etc", "tmp", "run", "var/lib/vz/snippets", "proc/sys/kernel/random", ".sim/ip"] {
+        for dir in [
+            "root",
+            "etc",
+            "tmp",
+            "run",
+            "var/lib/vz/snippets",
+            "proc/sys/kernel/random",
+            ".sim/ip",
+        ] {
             std::fs::create_dir_all(node.root.join(dir))?;
         }
         std::fs::write(node.root.join("proc/sys/kernel/hostname"), format!("{}\n", node.name))?;
         std::fs::write(node.root.join("etc/hostname"), format!("{}\n", node.name))?;
         std::fs::write(node.root.join(".sim/fqdn"), format!("{}\n", node.name))?;
-        std::fs::write(node.root.join("proc/sys/kernel/random/boot_id"), format!("{}\n", uuid::Uuid::new_v4()))?;
+        std::fs::write(
+            node.root.join("proc/sys/kernel/random/boot_id"),
+            format!("{}\n", uuid::Uuid::new_v4()),
+        )?;
     }
-    let pipe = tokio::net::unix::pipe::OpenOptions::new().read_write(true).open_receiver(shell.pipe())?;
+    let pipe = tokio::net::unix::pipe::OpenOptions::new()
+        .read_write(true)
+        .open_receiver(shell.pipe())?;
     let inner = Arc::new(Inner {
         world,
         shell,
@@ -234,8 +249,16 @@ pub async fn start(world: Arc<dyn Machines>, options: Options) -> std::io::Resul
     changes.borrow_and_update();
     inner.reconcile(&mut listeners).await;
     let nodes_bound = |node: &NodeDoor| listeners.contains_key(&(Machine::Node(node.name.clone()), node.address));
-    if let Some(node) = inner.options.nodes.iter().find(|node| inner.options.tcp && !nodes_bound(node)) {
-        return Err(std::io::Error::other(format!("cannot listen on {} for node {}", node.address, node.name)));
+    if let Some(node) = inner
+        .options
+        .nodes
+        .iter()
+        .find(|node| inner.options.tcp && !nodes_bound(node))
+    {
+        return Err(std::io::Error::other(format!(
+            "cannot listen on {} for node {}",
+            node.address, node.name
+        )));
     }
     let main = tokio::spawn(Arc::clone(&inner).keep(listeners, changes));
     let pipe = tokio::spawn(Arc::clone(&inner).requests(pipe));
@@ -365,13 +388,20 @@ impl Inner {
         if port == self.options.guest_port && found.is_none() {
             let text = address.to_string();
             self.world.each_guest(&mut |vmid, guest| {
-                if let Some(boot) = guest.boot_number().filter(|_| guest.ssh_answers(now) && guest.has_address(now, &text)) {
+                if let Some(boot) = guest
+                    .boot_number()
+                    .filter(|_| guest.ssh_answers(now) && guest.has_address(now, &text))
+                {
                     found.get_or_insert((Machine::Guest(vmid), boot));
                 }
             });
         }
         let found = found.ok_or_else(nobody)?;
-        if self.refuses_connections(&found.0) { Err(nobody()) } else { Ok(found) }
+        if self.refuses_connections(&found.0) {
+            Err(nobody())
+        } else {
+            Ok(found)
+        }
     }
 
     fn keys_of(&self, machine: &Machine) -> Vec<russh::keys::PrivateKey> {
@@ -384,7 +414,9 @@ impl Inner {
     /// Whether a login is accepted. Counts for faults that refuse logins.
     fn accepts(&self, machine: &Machine, user: &str, public_key: &str) -> bool {
         let known = match machine {
-            Machine::Guest(vmid) => self.look(*vmid, |guest| guest.accepts(user, public_key)).unwrap_or(false),
+            Machine::Guest(vmid) => self
+                .look(*vmid, |guest| guest.accepts(user, public_key))
+                .unwrap_or(false),
             Machine::Node(name) => {
                 let Some(node) = self.options.nodes.iter().find(|node| node.name == *name) else {
                     return false;
@@ -398,7 +430,8 @@ impl Inner {
     }
 
     fn refuses_connections(&self, machine: &Machine) -> bool {
-        let fits = |f: &SshFault| f.effect == SshEffect::RefuseConnection && f.machine.as_ref().is_none_or(|m| m == machine);
+        let fits =
+            |f: &SshFault| f.effect == SshEffect::RefuseConnection && f.machine.as_ref().is_none_or(|m| m == machine);
         lock(&self.faults).iter().any(fits)
     }
 
@@ -460,13 +493,18 @@ impl Inner {
                     }
                 })
             }
-            Machine::Node(name) => self.options.nodes.iter().find(|node| node.name == *name).map(|node| Login {
-                machine: machine.clone(),
-                root: node.root.clone(),
-                user: user.to_owned(),
-                sudo: true,
-                no_python: false,
-            }),
+            Machine::Node(name) => self
+                .options
+                .nodes
+                .iter()
+                .find(|node| node.name == *name)
+                .map(|node| Login {
+                    machine: machine.clone(),
+                    root: node.root.clone(),
+                    user: user.to_owned(),
+                    sudo: true,
+                    no_python: false,
+                }),
         }
     }
 
@@ -479,13 +517,15 @@ impl Inner {
 
     fn sync_one(&self, vmid: u32, guest: &mut Guest, now: u64) {
         if let Err(error) = shell::sync(guest, &self.guest_root(vmid), &self.shell, now) {
-            self.world.warn(format!("the files of VM {vmid} cannot be written: {error}"));
+            self.world
+                .warn(format!("the files of VM {vmid} cannot be written: {error}"));
         }
     }
 
     fn sync_all(&self) {
         let now = self.world.clock().now_ms();
-        self.world.each_guest(&mut |vmid, guest| self.sync_one(vmid, guest, now));
+        self.world
+            .each_guest(&mut |vmid, guest| self.sync_one(vmid, guest, now));
     }
 
     /// Serves until stopped: sleeps until something changes or is due.
@@ -524,7 +564,9 @@ impl Inner {
             self.sync_one(vmid, guest, now);
             next = [next, guest.next_event()].into_iter().flatten().min();
             let machine = Machine::Guest(vmid);
-            let Some(boot) = guest.boot_number().filter(|_| guest.ssh_answers(now)) else { return };
+            let Some(boot) = guest.boot_number().filter(|_| guest.ssh_answers(now)) else {
+                return;
+            };
             alive.insert(machine.clone(), boot);
             if !self.options.tcp || self.refuses_connections(&machine) {
                 return;
@@ -540,7 +582,6 @@ impl Inner {
                 wanted.insert((machine, node.address), (0, 1));
             }
         }
-        self.end_lives(&alive);
         let stale: Vec<DoorKey> = listeners
             .iter()
             .filter(|(key, l)| wanted.get(*key) != Some(&(l.boot, l.generation)) || l.task.is_finished())
@@ -553,18 +594,25 @@ impl Inner {
                 let _aborted = listener.task.await;
             }
         }
+        // First the doors close, then the sessions end: whoever sees its session cut finds the door closed.
+        self.publish(listeners);
+        self.end_lives(&alive);
         for (key, (boot, generation)) in wanted {
             if !listeners.contains_key(&key) {
                 self.open_door(listeners, key, boot, generation).await;
             }
         }
+        self.publish(listeners);
+        next
+    }
+
+    fn publish(&self, listeners: &Listeners) {
         let sockets: Vec<SocketAddr> = listeners.keys().map(|(_, socket)| *socket).collect();
         self.open.send_if_modified(|open| {
             let differs = *open != sockets;
             *open = sockets;
             differs
         });
-        next
     }
 
     async fn open_door(self: &Arc<Self>, listeners: &mut Listeners, key: DoorKey, boot: u32, generation: u32) {
@@ -575,7 +623,8 @@ impl Inner {
                 listeners.insert(key, Listener { boot, generation, task });
             }
             Err(error) => {
-                self.world.warn(format!("no SSH for {machine:?}: {socket} cannot be bound: {error}"));
+                self.world
+                    .warn(format!("no SSH for {machine:?}: {socket} cannot be bound: {error}"));
             }
         }
     }
@@ -620,7 +669,9 @@ impl Inner {
                 Request::Reboot(Machine::Node(name))
                 | Request::Poweroff(Machine::Node(name))
                 | Request::Clean(Machine::Node(name)) => {
-                    self.world.warn(format!("node {name} was asked to restart or power off; simulated nodes do not"));
+                    self.world.warn(format!(
+                        "node {name} was asked to restart or power off; simulated nodes do not"
+                    ));
                 }
             }
         }

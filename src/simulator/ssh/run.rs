@@ -131,7 +131,9 @@ pub(super) async fn for_channel(inner: Arc<Inner>, context: Context, command: St
     let mut child = match inner.spawn(&machine, &user, &command) {
         Ok(child) => child,
         Err(error) => {
-            let _sent = writer.extended_data_bytes(1, format!("simulator: {error}\n").into_bytes()).await;
+            let _sent = writer
+                .extended_data_bytes(1, format!("simulator: {error}\n").into_bytes())
+                .await;
             finish(&writer, Some(126)).await;
             return;
         }

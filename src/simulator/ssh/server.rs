@@ -163,13 +163,22 @@ impl server::Handler for Handler {
 
     async fn shell_request(&mut self, id: ChannelId, session: &mut Session) -> Result<(), Self::Error> {
         session.channel_success(id)?;
-        session.extended_data(id, 1, b"The simulated machine has no terminal: give a command.\n".to_vec())?;
+        session.extended_data(
+            id,
+            1,
+            b"The simulated machine has no terminal: give a command.\n".to_vec(),
+        )?;
         session.exit_status_request(id, 1)?;
         session.eof(id)?;
         session.close(id)
     }
 
-    async fn subsystem_request(&mut self, id: ChannelId, _name: &str, session: &mut Session) -> Result<(), Self::Error> {
+    async fn subsystem_request(
+        &mut self,
+        id: ChannelId,
+        _name: &str,
+        session: &mut Session,
+    ) -> Result<(), Self::Error> {
         session.channel_failure(id)
     }
 
@@ -193,7 +202,9 @@ impl server::Handler for Handler {
         reply: ChannelOpenHandle,
         _session: &mut Session,
     ) -> Result<(), Self::Error> {
-        let target = u16::try_from(port).ok().and_then(|port| Some(SocketAddr::new(self.inner.resolve(host)?, port)));
+        let target = u16::try_from(port)
+            .ok()
+            .and_then(|port| Some(SocketAddr::new(self.inner.resolve(host)?, port)));
         let connection = self.connection.clone();
         tokio::spawn(async move {
             let Some(target) = target else {
