@@ -138,6 +138,8 @@ pub struct Login {
     pub sudo: bool,
     /// Whether `python3` is missing.
     pub no_python: bool,
+    /// Whether `cloud-init` is missing.
+    pub no_cloud_init: bool,
 }
 
 /// The shims and the pipe of one world.
@@ -154,15 +156,15 @@ impl Shell {
     pub fn new(dir: &Path) -> io::Result<Self> {
         private_dir(dir)?;
         let dir = plain_path(&dir.canonicalize()?)?;
-        let bin = dir.join("bin");
-        match std::fs::remove_dir_all(&bin) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
-        private_dir(&bin)?;
-        write(&bin.join(".shim"), SHIM_SCRIPT.as_bytes(), 0o755)?;
-        for name in SHIMS {
-            symlink(".shim", bin.join(name))?;
+        // `bare` is for machines without cloud-init.
+        for (name, left_out) in [("bin", None), ("bare", Some("cloud-init"))] {
+            let bin = dir.join(name);
+            remove_tree(&bin)?;
+            private_dir(&bin)?;
+            write(&bin.join(".shim"), SHIM_SCRIPT.as_bytes(), 0o755)?;
+            for name in SHIMS.iter().filter(|name| Some(**name) != left_out) {
+                symlink(".shim", bin.join(name))?;
+            }
         }
         let pipe = dir.join("ctl");
         match std::fs::remove_file(&pipe) {
@@ -190,7 +192,7 @@ impl Shell {
     /// The user's home cannot be made.
     pub fn command(&self, login: &Login, text: &str) -> io::Result<Command> {
         let root = plain_path(&login.root)?;
-        let bin = self.dir.join("bin");
+        let bin = self.dir.join(if login.no_cloud_init { "bare" } else { "bin" });
         let home = match login.user.as_str() {
             "root" => root.join("root"),
             user => root.join("home").join(user),

@@ -124,6 +124,14 @@ impl Guest {
             owned("proc/sys/kernel/random/boot_id", self.boot_id().map(line)),
             owned("proc/sys/kernel/hostname", run.map(|_| line(&self.disk.host_name))),
             owned("run/cloud-init/status.json", status.clone()),
+            owned(
+                "run/cloud-init/enabled",
+                view.as_ref().filter(|v| v.disabled.is_none()).map(|_| String::new()),
+            ),
+            owned(
+                "run/cloud-init/disabled",
+                view.as_ref().and_then(|v| v.disabled).map(|_| String::new()),
+            ),
             owned("run/cloud-init/result.json", result.clone()),
             owned(
                 "run/cloud-init/instance-id",

@@ -560,6 +560,7 @@ impl Guest {
             user: "root".to_owned(),
             sudo: true,
             no_python: self.behaviour().is_some_and(|b| b.no_python),
+            no_cloud_init: self.behaviour().is_some_and(|b| b.no_cloud_init_command),
         };
         let result = shell::run_blocking(&shell, &login, command, input);
         self.read_switches();

@@ -490,6 +490,7 @@ impl Inner {
                         user: user.to_owned(),
                         sudo: guest.has_sudo(user),
                         no_python: guest.behaviour().is_some_and(|b| b.no_python),
+                        no_cloud_init: guest.behaviour().is_some_and(|b| b.no_cloud_init_command),
                     }
                 })
             }
@@ -504,6 +505,7 @@ impl Inner {
                     user: user.to_owned(),
                     sudo: true,
                     no_python: false,
+                    no_cloud_init: true,
                 }),
         }
     }
