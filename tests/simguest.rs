@@ -1,6 +1,12 @@
 //! Simulated guests and nodes, visited by the real `ssh`: logins, boot ids, cloud-init over time, restarts, jump hosts,
 //! faults. Everything is on loopback.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failed step of a test's own machinery ends the test"
+)]
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -448,6 +454,46 @@ async fn in_process_sessions_need_no_socket() {
         .await;
     assert!(matches!(nowhere, Err(Refusal::NotReachable(_))));
     assert_eq!(lab.doors.log().last().unwrap().command, "sudo reboot; sleep 30");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_guests_run_at_once() {
+    let lab = lab(quick()).await;
+    let part = u8::try_from(std::process::id() % 64).unwrap();
+    let sockets: Vec<SocketAddr> = (1..=50)
+        .map(|n| SocketAddr::new(IpAddr::from([127, 192 + part, 1, n]), lab.guest.port()))
+        .collect();
+    for (vmid, socket) in (200..).zip(&sockets) {
+        let mut seed = lab.seed();
+        seed.network_data = seed
+            .network_data
+            .replace(&lab.guest.ip().to_string(), &socket.ip().to_string());
+        let on = PowerOn {
+            now_ms: lab.world.clock.now_ms(),
+            seed: Some(seed),
+            nics: Vec::new(),
+            agent_device: true,
+            behaviour: GuestBehaviour::default(),
+        };
+        let mut guest = Guest::new_from_template(&GuestImage::default(), u64::from(vmid));
+        guest.power_on(on, &lab.world.durations);
+        lab.world.guests.lock().unwrap().insert(vmid, guest);
+    }
+    lab.world.changed.send_modify(|n| *n += 1);
+    let mut open = lab.doors.open();
+    let all = open.wait_for(|open| sockets.iter().all(|socket| open.contains(socket)));
+    tokio::time::timeout(Duration::from_secs(30), all)
+        .await
+        .expect("fifty doors")
+        .unwrap();
+    let (key, doors) = (&lab.public, &lab.doors);
+    let runs = sockets
+        .iter()
+        .map(|to| doors.exec(to.ip(), to.port(), "ops", key, "hostname", b""));
+    for output in futures_util::future::join_all(runs).await {
+        assert_eq!(output.unwrap().stdout, b"web-0\n");
+    }
+    assert_eq!(*lab.world.warnings.borrow(), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]

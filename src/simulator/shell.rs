@@ -14,7 +14,7 @@
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -403,12 +403,7 @@ fn place(root: &Path, file: &TruthFile, known: bool) -> io::Result<()> {
     }
     match &file.content {
         Some(_) if !file.owned && !known && path.exists() => Ok(()),
-        Some(content) => {
-            if let Some(parent) = path.parent() {
-                private_dir(parent)?;
-            }
-            write(&path, content.as_bytes(), file.mode)
-        }
+        Some(content) => write(&path, content.as_bytes(), file.mode),
         None => match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             Ok(()) | Err(_) => Ok(()),
@@ -416,21 +411,30 @@ fn place(root: &Path, file: &TruthFile, known: bool) -> io::Result<()> {
     }
 }
 
-/// Replaces a file, so that a reader never sees half of it.
+/// Replaces a file, so that a reader never sees half of it. The umask may take bits from its mode.
 fn write(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     use std::io::Write;
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".sim-new");
     let temporary = path.with_file_name(name);
-    let mut options = std::fs::OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(mode | 0o200)
-        .open(&temporary)?;
+    let open = || {
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create_new(true).mode(mode).open(&temporary)
+    };
+    let mut file = match open() {
+        // Left by a simulator that was killed.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            std::fs::remove_file(&temporary)?;
+            open()?
+        }
+        // Only the first file of a directory has to make it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            private_dir(path.parent().unwrap_or(Path::new("/")))?;
+            open()?
+        }
+        opened => opened?,
+    };
     file.write_all(content)?;
-    file.set_permissions(std::fs::Permissions::from_mode(mode))?;
     std::fs::rename(&temporary, path)
 }
 

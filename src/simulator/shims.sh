@@ -11,13 +11,16 @@ privileged() {
     exit 1
 }
 show() { [ -e "$1" ] && cat "$1"; }
+# One section of a file of sections: what follows a line "@name".
+section() { sed -n "/^@$2\$/,/^@/{/^@/d;p;}" "$1"; }
+status() { section "$sim/cloud-init" "$1"; }
 
 cloud_init() {
-    [ -e "$sim/cloud-init/exit" ] || missing
+    [ -e "$sim/cloud-init" ] || missing
     case "$1" in
     status) shift ;;
     clean) privileged; ask clean; exit 0 ;;
-    --version | -v) echo "/usr/bin/cloud-init $(show "$sim/cloud-init/version")"; exit 0 ;;
+    --version | -v) echo "/usr/bin/cloud-init $(status version)"; exit 0 ;;
     *) exit 0 ;;
     esac
     form=text wait=
@@ -31,11 +34,11 @@ cloud_init() {
         shift
     done
     if [ -n "$wait" ]; then
-        [ "$(show "$sim/cloud-init/version")" = 25.1.4 ] || echo
-        while [ -e "$sim/cloud-init/exit" ] && [ ! -e "$sim/cloud-init/over" ]; do sleep 0.1; done
+        [ "$(status version)" = 25.1.4 ] || echo
+        while [ "$(status over 2>/dev/null)" = no ]; do sleep 0.1; done
     fi
-    cat "$sim/cloud-init/$form"
-    exit "$(cat "$sim/cloud-init/exit")"
+    status "$form"
+    exit "$(status exit)"
 }
 
 run_as_root() {
@@ -79,8 +82,8 @@ print_ip() {
         esac
     done
     case "$object" in
-    address) cat "$sim/ip/$form$family" ;;
-    route) cat "$sim/ip/route" ;;
+    address) section "$sim/ip" "$form$family" ;;
+    route) section "$sim/ip" route ;;
     *) exit 0 ;;
     esac
 }
@@ -114,7 +117,7 @@ systemctl)
     *" reboot "*) privileged; ask reboot ;;
     *" poweroff "* | *" halt "*) privileged; ask poweroff ;;
     *" is-system-running "*)
-        if [ -e "$sim/cloud-init/exit" ] && [ ! -e "$sim/cloud-init/over" ]; then echo starting; exit 1; fi
+        if [ -e "$sim/cloud-init" ] && [ "$(status over)" = no ]; then echo starting; exit 1; fi
         echo running
         ;;
     *" is-active "*) echo active ;;
@@ -126,7 +129,7 @@ hostname)
     "" | -s | --short) show "$SIM_ROOT/proc/sys/kernel/hostname" ;;
     -f | --fqdn | --long) show "$sim/fqdn" ;;
     -d) sed 's/^[^.]*\.*//' "$sim/fqdn" ;;
-    -I) awk '$3 !~ /^127\.0\.0\.1/ { split($4, a, "/"); if ($2 != "lo") printf "%s ", a[1] } END { print "" }' "$sim/ip/oneline" ;;
+    -I) section "$sim/ip" oneline | awk '$2 != "lo:" { split($4, a, "/"); printf "%s ", a[1] } END { print "" }' ;;
     esac
     ;;
 hostnamectl) echo "Static hostname: $(show "$SIM_ROOT/proc/sys/kernel/hostname")" ;;

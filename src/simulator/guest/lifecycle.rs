@@ -194,7 +194,7 @@ impl Guest {
         }
         let cloud = root.join("etc/cloud");
         self.disk.cloud_init_disabled = cloud.join("cloud-init.disabled").exists();
-        let texts = std::fs::read_dir(cloud.join("cloud.cfg.d"))
+        let mut texts = std::fs::read_dir(cloud.join("cloud.cfg.d"))
             .into_iter()
             .flatten()
             .filter_map(|entry| std::fs::read_to_string(entry.ok()?.path()).ok());
@@ -202,7 +202,7 @@ impl Guest {
             let line = |l: &str| l.trim().starts_with("manual_cache_clean:") && l.contains("true");
             text.lines().any(line)
         };
-        self.disk.manual_cache_clean = texts.map(manual).any(|found| found);
+        self.disk.manual_cache_clean = texts.any(manual);
     }
 
     fn new_boot(&mut self, on: &PowerOn, d: &Durations, now: u64) -> Boot {

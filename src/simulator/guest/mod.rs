@@ -23,6 +23,8 @@ pub mod documents;
 mod files;
 pub mod keys;
 mod lifecycle;
+#[cfg(test)]
+mod recordings;
 pub mod status;
 #[cfg(test)]
 mod tests;

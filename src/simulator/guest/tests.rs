@@ -241,7 +241,7 @@ fn files_tell_the_state() {
             .unwrap()
             .ends_with(" root@web-0\n")
     );
-    assert!(content(".sim/ip/brief4").unwrap().contains("127.9.0.1/8"));
+    assert!(content(".sim/ip").unwrap().contains("127.9.0.1/8"));
     assert_eq!(guest.agent_read_file(T, "/etc/hostname").unwrap(), b"web-0\n");
     assert!(
         guest

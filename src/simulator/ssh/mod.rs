@@ -218,7 +218,7 @@ pub async fn start(world: Arc<dyn Machines>, options: Options) -> std::io::Resul
             "run",
             "var/lib/vz/snippets",
             "proc/sys/kernel/random",
-            ".sim/ip",
+            ".sim",
         ] {
             std::fs::create_dir_all(node.root.join(dir))?;
         }
