@@ -18,6 +18,7 @@
 pub mod clock;
 pub mod guest;
 pub mod pihole;
+pub mod rootfs;
 pub mod shell;
 pub mod ssh;
 
