@@ -24,6 +24,7 @@ mod connection;
 mod disks;
 mod guest;
 mod hardware;
+mod name_servers;
 mod names;
 mod nics;
 mod reader;
@@ -33,6 +34,7 @@ pub mod schema;
 mod shell_words;
 mod size;
 mod subnet;
+mod variable_names;
 pub mod variables;
 
 #[cfg(test)]
