@@ -42,9 +42,6 @@ impl Machines for World {
     fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
-    fn next_event(&self) -> Option<u64> {
-        self.guests.lock().unwrap().values().filter_map(Guest::next_event).min()
-    }
     fn each_guest(&self, look: &mut dyn FnMut(u32, &mut Guest)) {
         let now = self.clock.now_ms();
         for (vmid, guest) in self.guests.lock().unwrap().iter_mut() {
