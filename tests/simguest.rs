@@ -44,9 +44,15 @@ impl Machines for World {
     }
     fn each_guest(&self, look: &mut dyn FnMut(u32, &mut Guest)) {
         let now = self.clock.now_ms();
+        let mut happened = false;
         for (vmid, guest) in self.guests.lock().unwrap().iter_mut() {
+            let before = guest.revision();
             guest.advance(now);
+            happened |= guest.revision() != before;
             look(*vmid, guest);
+        }
+        if happened {
+            self.changed.send_modify(|n| *n += 1);
         }
     }
     fn change_guest(&self, vmid: u32, change: &mut dyn FnMut(&mut Guest)) -> bool {

@@ -25,7 +25,8 @@ pub trait Machines: Send + Sync + 'static {
         self.each_guest(&mut |_, guest| next = [next, guest.next_event()].into_iter().flatten().min());
         next
     }
-    /// Every guest, advanced to now. Must not count as a change: the doors call it after each change.
+    /// Every guest, advanced to now. Looking is no change (the doors look after each change), but what time brought to a
+    /// guest on this occasion is one: it must be told through [`Machines::changes`], or the doors miss it.
     fn each_guest(&self, look: &mut dyn FnMut(u32, &mut Guest));
     /// One guest, advanced to now, to be changed; the world notices. False when there is none.
     fn change_guest(&self, vmid: u32, change: &mut dyn FnMut(&mut Guest)) -> bool;
