@@ -17,6 +17,9 @@
 
 pub mod clock;
 pub mod guest;
+pub mod pihole;
+pub mod shell;
+pub mod ssh;
 
 // Interface notes for the doors (ssh.rs, pihole.rs), until the code below says the same:
 //

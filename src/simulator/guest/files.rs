@@ -1,5 +1,6 @@
 //! The files of a guest that tell the truth about its state: pure, what should stand where. The shell module writes them.
 
+use super::status::{Printed, View};
 use super::{Guest, keys, split_cidr, view};
 
 /// A file that should be there, or should not.
@@ -76,11 +77,6 @@ impl Guest {
             kept("etc/hosts", format!("127.0.1.1 {names}\n127.0.0.1 localhost\n"), 0o644),
             kept("etc/passwd", passwd, 0o644),
             kept("etc/machine-id", format!("{}\n", self.machine_id()), 0o444),
-            kept(
-                "etc/cloud/cloud.cfg",
-                format!("# cloud-init of {}\n", self.image.os),
-                0o644,
-            ),
             kept("etc/cloud/cloud.cfg.d/90_dpkg.cfg", datasources.to_owned(), 0o644),
             kept(
                 "etc/timezone",
@@ -123,7 +119,15 @@ impl Guest {
         let mut files = vec![
             owned("proc/sys/kernel/random/boot_id", self.boot_id().map(line)),
             owned("proc/sys/kernel/hostname", run.map(|_| line(&self.disk.host_name))),
-            owned("run/cloud-init/status.json", status.clone()),
+            owned("run/cloud-init/status.json", status),
+            owned(
+                "run/cloud-init/enabled",
+                view.as_ref().filter(|v| v.disabled.is_none()).map(|_| String::new()),
+            ),
+            owned(
+                "run/cloud-init/disabled",
+                view.as_ref().and_then(|v| v.disabled).map(|_| String::new()),
+            ),
             owned("run/cloud-init/result.json", result.clone()),
             owned(
                 "run/cloud-init/instance-id",
@@ -134,22 +138,14 @@ impl Guest {
                 ".sim/packages",
                 Some(self.disk.packages.iter().map(|p| line(p)).collect()),
             ),
-            owned(".sim/cloud-init/json", printed.map(|p| p.json.clone())),
-            owned(".sim/cloud-init/text", printed.map(|p| p.text.clone())),
-            owned(".sim/cloud-init/long", printed.map(|p| p.long.clone())),
-            owned(".sim/cloud-init/exit", printed.map(|p| p.exit.to_string())),
             owned(
-                ".sim/cloud-init/over",
-                printed.filter(|p| p.over).map(|_| String::new()),
+                ".sim/cloud-init",
+                printed.map(|p| sections(&status_sections(p, view.as_ref()))),
             ),
         ];
-        if status.is_some() {
-            files.push(owned("var/lib/cloud/data/status.json", status));
-        }
         if result.is_some() {
             let version = view.as_ref().map(|v| v.version);
             let text = format!("Cloud-init {version:?} finished. Datasource DataSourceNoCloud.\n");
-            files.push(owned("var/lib/cloud/data/result.json", result));
             files.push(kept("var/log/cloud-init-output.log", text.clone(), 0o640));
             files.push(kept("var/log/cloud-init.log", text, 0o640));
         }
@@ -175,26 +171,45 @@ impl Guest {
                 routes += &format!("default via {gateway} dev {} proto static\n", interface.name);
             }
         }
-        let mut files = vec![owned(".sim/ip/route", Some(routes))];
+        let mut forms = vec![("route".to_owned(), routes)];
         for (suffix, wanted) in [("", None), ("4", Some(false)), ("6", Some(true))] {
             let shown: Vec<_> = links
                 .iter()
                 .map(|(name, mac, cidrs)| {
                     let fits = |cidr: &&String| wanted.is_none_or(|v6| cidr.contains(':') == v6);
-                    (
-                        name.as_str(),
-                        mac.as_str(),
-                        cidrs.iter().filter(fits).map(String::as_str).collect::<Vec<_>>(),
-                    )
+                    let cidrs: Vec<&str> = cidrs.iter().filter(fits).map(String::as_str).collect();
+                    (name.as_str(), mac.as_str(), cidrs)
                 })
                 .collect();
-            files.push(owned(&format!(".sim/ip/json{suffix}"), Some(ip_json(&shown))));
-            files.push(owned(&format!(".sim/ip/oneline{suffix}"), Some(ip_oneline(&shown))));
-            files.push(owned(&format!(".sim/ip/brief{suffix}"), Some(ip_brief(&shown))));
-            files.push(owned(&format!(".sim/ip/full{suffix}"), Some(ip_full(&shown))));
+            forms.push((format!("json{suffix}"), ip_json(&shown)));
+            forms.push((format!("oneline{suffix}"), ip_oneline(&shown)));
+            forms.push((format!("brief{suffix}"), ip_brief(&shown)));
+            forms.push((format!("full{suffix}"), ip_full(&shown)));
         }
-        files
+        vec![owned(".sim/ip", Some(sections(&forms)))]
     }
+}
+
+/// Several texts in one file, each after a line `@name`: what the shims print from.
+fn sections(texts: &[(String, String)]) -> String {
+    let section = |(name, text): &(String, String)| format!("@{name}\n{}\n", text.trim_end_matches('\n'));
+    texts.iter().map(section).collect()
+}
+
+fn status_sections(printed: &Printed, view: Option<&View<'_>>) -> Vec<(String, String)> {
+    let over = if printed.over { "yes" } else { "no" };
+    let texts = [
+        (
+            "version",
+            view.map(|v| version_text(v.version)).unwrap_or_default().to_owned(),
+        ),
+        ("exit", printed.exit.to_string()),
+        ("over", over.to_owned()),
+        ("text", printed.text.clone()),
+        ("long", printed.long.clone()),
+        ("json", printed.json.clone()),
+    ];
+    texts.map(|(name, text)| (name.to_owned(), text)).into()
 }
 
 type Link<'a> = (&'a str, &'a str, Vec<&'a str>);
@@ -262,4 +277,11 @@ fn ip_full(links: &[Link<'_>]) -> String {
         }
     }
     text
+}
+
+fn version_text(version: super::CloudInitVersion) -> &'static str {
+    match version {
+        super::CloudInitVersion::V22 => "22.4.2",
+        super::CloudInitVersion::V25 => "25.1.4",
+    }
 }

@@ -1,6 +1,8 @@
 //! Power, boots and time: how a [`Guest`] gets from one state to the next. Pure, but for the look at the two files that
 //! decide whether cloud-init runs.
 
+use std::sync::OnceLock;
+
 use sha2::{Digest, Sha256};
 
 use super::documents::{self, Device, Interface, PowerState, User};
@@ -185,14 +187,14 @@ impl Guest {
     }
 
     /// Looks at the switches on the disk, where there is one.
-    fn read_switches(&mut self) {
+    pub(in crate::simulator) fn read_switches(&mut self) {
         let Some(root) = &self.root else { return };
         if !root.is_dir() {
             return;
         }
         let cloud = root.join("etc/cloud");
         self.disk.cloud_init_disabled = cloud.join("cloud-init.disabled").exists();
-        let texts = std::fs::read_dir(cloud.join("cloud.cfg.d"))
+        let mut texts = std::fs::read_dir(cloud.join("cloud.cfg.d"))
             .into_iter()
             .flatten()
             .filter_map(|entry| std::fs::read_to_string(entry.ok()?.path()).ok());
@@ -200,7 +202,7 @@ impl Guest {
             let line = |l: &str| l.trim().starts_with("manual_cache_clean:") && l.contains("true");
             text.lines().any(line)
         };
-        self.disk.manual_cache_clean = texts.map(manual).any(|found| found);
+        self.disk.manual_cache_clean = texts.any(manual);
     }
 
     fn new_boot(&mut self, on: &PowerOn, d: &Durations, now: u64) -> Boot {
@@ -371,6 +373,7 @@ impl Guest {
         }
         disk.given_host_keys.clone_from(&data.host_keys);
         disk.key_generation += 1;
+        self.host_key_cache = OnceLock::new();
         disk.interfaces = interfaces;
         if behaviour.networkd_renderer && has_default_route(&seed.network_data) {
             disk.interfaces.clear();
@@ -386,6 +389,7 @@ impl Guest {
         disk.instance_id = Some(NONE_INSTANCE.to_owned());
         disk.source = Some(Source::None);
         disk.key_generation += 1;
+        self.host_key_cache = OnceLock::new();
         disk.given_host_keys.clear();
         disk.interfaces = documents::network_data("", devices).interfaces;
         let default = documents::user_data("#cloud-config\n{}\n", &self.image.default_user);

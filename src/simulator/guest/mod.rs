@@ -17,19 +17,23 @@
 //! * [`GuestBehaviour`] holds what a scripted fault may change.
 //!
 //! Sources: cloud-init 22.4.2 and 25.1.4 on booted Debian guests. This module does no I/O, but for two looks at the
-//! guest's root directory where it has one (see [`Guest::attach_root`]).
+//! guest's root directory where it has one (see [`Guest::attach`]).
 
 pub mod documents;
 mod files;
 pub mod keys;
 mod lifecycle;
+#[cfg(test)]
+mod recordings;
 pub mod status;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+use russh::keys::PrivateKey;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -38,6 +42,7 @@ pub use self::files::TruthFile;
 pub use self::status::CloudInitVersion;
 use self::status::{Disabled, Printed, Report, Source, Stage, View};
 use super::clock::Durations;
+use super::shell::{self, Login, Machine, Shell};
 
 /// What stands on the cloud-init drive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -253,6 +258,10 @@ pub struct Guest {
     run: Option<Run>,
     #[serde(skip)]
     root: Option<PathBuf>,
+    #[serde(skip)]
+    shell: Option<Shell>,
+    #[serde(skip)]
+    host_key_cache: OnceLock<Vec<PrivateKey>>,
     /// What was last written to the root directory: path and hash of the content.
     #[serde(skip)]
     pub(super) written: BTreeMap<String, u64>,
@@ -274,6 +283,8 @@ impl Guest {
             revision: 0,
             run: None,
             root: None,
+            shell: None,
+            host_key_cache: OnceLock::new(),
             written: BTreeMap::new(),
             written_revision: None,
         }
@@ -289,9 +300,10 @@ impl Guest {
         self.revision
     }
 
-    /// Says where the guest's root directory is; the files are written there by the doors.
-    pub fn attach_root(&mut self, root: &Path) {
+    /// Says where the guest's root directory is and how commands run there; the files are written by the doors.
+    pub fn attach(&mut self, root: &Path, shell: &Shell) {
         self.root = Some(root.to_owned());
+        self.shell = Some(shell.clone());
     }
 
     /// The guest's root directory, once attached.
@@ -364,12 +376,16 @@ impl Guest {
     }
 
     /// The host keys that sshd has now.
-    pub fn host_keys(&self) -> Vec<russh::keys::PrivateKey> {
+    pub fn host_keys(&self) -> Vec<PrivateKey> {
+        self.host_key_cache.get_or_init(|| self.make_host_keys()).clone()
+    }
+
+    fn make_host_keys(&self) -> Vec<PrivateKey> {
         let given: Vec<_> = self
             .disk
             .given_host_keys
             .iter()
-            .filter_map(|text| russh::keys::PrivateKey::from_openssh(text).ok())
+            .filter_map(|text| PrivateKey::from_openssh(text).ok())
             .collect();
         if given.is_empty() {
             let comment = format!("root@{}", self.disk.host_name);
@@ -525,13 +541,32 @@ fn statistics() -> Value {
 }
 
 impl Guest {
-    /// Runs a command as root through the agent, in the root directory where there is one. Limited to five seconds.
+    /// Runs a command as root through the agent, really, in the guest's root directory (without one nothing can run). It
+    /// blocks the caller for at most five seconds.
     pub fn agent_exec(&mut self, now_ms: u64, _d: &Durations, command: &[String], input: &[u8]) -> ExecResult {
-        let _ = (now_ms, command, input);
-        ExecResult {
+        let failed = |text: String| ExecResult {
             code: 127,
-            ..ExecResult::default()
+            stdout: String::new(),
+            stderr: text,
+        };
+        let (Some(root), Some(shell)) = (self.root.clone(), self.shell.clone()) else {
+            return failed("the guest has no root directory".to_owned());
+        };
+        if let Err(error) = shell::sync(self, &root, &shell, now_ms) {
+            return failed(error.to_string());
         }
+        let login = Login {
+            // The number only matters to requests such as reboot, and those name it by the root's.
+            machine: Machine::Guest(root.file_name().and_then(|n| n.to_str()?.parse().ok()).unwrap_or(0)),
+            root,
+            user: "root".to_owned(),
+            sudo: true,
+            no_python: self.behaviour().is_some_and(|b| b.no_python),
+            no_cloud_init: self.behaviour().is_some_and(|b| b.no_cloud_init_command),
+        };
+        let result = shell::run_blocking(&shell, &login, command, input);
+        self.read_switches();
+        result.unwrap_or_else(|error| failed(error.to_string()))
     }
 
     /// Reads a file as root through the agent; the error is QGA's text.
