@@ -100,7 +100,7 @@ pub struct Access {
     pub roles: BTreeMap<String, Vec<String>>,
     /// Rules.
     pub acl: Vec<AclSpec>,
-    tickets: BTreeMap<String, Ticket>,
+    pub(crate) tickets: BTreeMap<String, Ticket>,
 }
 
 /// What a request brought to prove who it is.
@@ -123,7 +123,11 @@ impl Access {
                 .map(|value| super::props::percent_decode(value, false))
         });
         if let Some(ticket) = cookie {
-            let known = self.tickets.get(&ticket).filter(|t| t.until_ms > now_ms).ok_or(FAILED)?;
+            let known = self
+                .tickets
+                .get(&ticket)
+                .filter(|t| t.until_ms > now_ms)
+                .ok_or(FAILED)?;
             self.alive(&known.user, now_ms)?;
             if writes && with.csrf.as_deref() != Some(known.csrf.as_str()) {
                 return Err("Permission denied - invalid csrf token".to_owned());
@@ -161,10 +165,19 @@ impl Access {
     }
 
     /// A new ticket and its CSRF token, when the password (or a living ticket as password) is right.
-    pub(crate) fn login(&mut self, user: &str, password: &str, now_ms: u64, random: [u64; 2]) -> Option<(String, String)> {
+    pub(crate) fn login(
+        &mut self,
+        user: &str,
+        password: &str,
+        now_ms: u64,
+        random: [u64; 2],
+    ) -> Option<(String, String)> {
         self.alive(user, now_ms).ok()?;
         let known = self.users.get(user).and_then(|u| u.password.as_deref()) == Some(password);
-        let renewed = self.tickets.get(password).is_some_and(|t| t.user == user && t.until_ms > now_ms);
+        let renewed = self
+            .tickets
+            .get(password)
+            .is_some_and(|t| t.user == user && t.until_ms > now_ms);
         if !known && !renewed {
             return None;
         }
@@ -188,12 +201,29 @@ impl Access {
         if let Some(own) = self.roles.get(name) {
             return Some(own.iter().cloned().collect());
         }
-        let by = |keep: &dyn Fn(&str) -> bool| PRIVILEGES.iter().copied().filter(|p| keep(p)).map(str::to_owned).collect();
-        let vm_user = ["VM.Audit", "VM.Backup", "VM.Config.CDROM", "VM.Config.Cloudinit", "VM.Console", "VM.PowerMgmt"];
+        let by = |keep: &dyn Fn(&str) -> bool| {
+            PRIVILEGES
+                .iter()
+                .copied()
+                .filter(|p| keep(p))
+                .map(str::to_owned)
+                .collect()
+        };
+        let vm_user = [
+            "VM.Audit",
+            "VM.Backup",
+            "VM.Config.CDROM",
+            "VM.Config.Cloudinit",
+            "VM.Console",
+            "VM.PowerMgmt",
+        ];
         Some(match name {
             "Administrator" => by(&|_| true),
             "PVEAdmin" => by(&|p| {
-                !matches!(p, "Permissions.Modify" | "Realm.Allocate" | "Sys.Modify" | "Sys.PowerMgmt" | "Sys.AccessNetwork")
+                !matches!(
+                    p,
+                    "Permissions.Modify" | "Realm.Allocate" | "Sys.Modify" | "Sys.PowerMgmt" | "Sys.AccessNetwork"
+                )
             }),
             "PVEVMAdmin" => by(&|p| p.starts_with("VM.")),
             "PVEVMUser" => by(&|p| vm_user.contains(&p) || p == "VM.GuestAgent.Audit"),
@@ -223,11 +253,18 @@ impl Access {
         let Some(token) = self.tokens.get(id) else {
             return self.by_rules(id, path);
         };
-        let of_user = if user == "root@pam" { all() } else { self.by_rules(user, path) };
+        let of_user = if user == "root@pam" {
+            all()
+        } else {
+            self.by_rules(user, path)
+        };
         if !token.privsep {
             return of_user;
         }
-        self.by_rules(id, path).into_iter().filter(|(p, _)| of_user.contains_key(p)).collect()
+        self.by_rules(id, path)
+            .into_iter()
+            .filter(|(p, _)| of_user.contains_key(p))
+            .collect()
     }
 
     fn by_rules(&self, id: &str, path: &str) -> BTreeMap<String, bool> {
@@ -256,9 +293,15 @@ impl Access {
     pub(crate) fn paths(&self, id: &str) -> BTreeSet<String> {
         let user = id.split('!').next().unwrap_or_default();
         if user == "root@pam" {
-            return ["/", "/access", "/nodes", "/pool", "/sdn", "/storage", "/vms"].map(str::to_owned).into();
+            return ["/", "/access", "/nodes", "/pool", "/sdn", "/storage", "/vms"]
+                .map(str::to_owned)
+                .into();
         }
-        self.acl.iter().filter(|a| a.id == user || a.id == id).map(|a| a.path.clone()).collect()
+        self.acl
+            .iter()
+            .filter(|a| a.id == user || a.id == id)
+            .map(|a| a.path.clone())
+            .collect()
     }
 }
 
@@ -290,7 +333,10 @@ mod tests {
     #[test]
     fn deeper_rules_replace_and_separated_tokens_intersect() {
         let mut access = Access {
-            acl: vec![rule("/vms", "ci@pve", "PVEVMAdmin"), rule("/vms/123", "ci@pve", "PVETemplateUser")],
+            acl: vec![
+                rule("/vms", "ci@pve", "PVEVMAdmin"),
+                rule("/vms/123", "ci@pve", "PVETemplateUser"),
+            ],
             ..Access::default()
         };
         access.users.insert("ci@pve".to_owned(), UserSpec::default());
@@ -306,7 +352,10 @@ mod tests {
         assert!(access.privileges("ci@pve!sep", "/vms/100").is_empty());
         access.acl.push(rule("/vms", "ci@pve!sep", "PVEAuditor"));
         assert_eq!(
-            access.privileges("ci@pve!sep", "/vms/100").into_keys().collect::<Vec<_>>(),
+            access
+                .privileges("ci@pve!sep", "/vms/100")
+                .into_keys()
+                .collect::<Vec<_>>(),
             ["VM.Audit", "VM.GuestAgent.Audit"]
         );
     }

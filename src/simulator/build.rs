@@ -9,7 +9,7 @@ use super::access::Access;
 use super::clock::Durations;
 use super::guest::Guest;
 use super::props::{Net, net_index, print_size};
-use super::spec::{UserSpec, VmSpec, WorldSpec};
+use super::spec::{VmSpec, WorldSpec};
 use super::storage::{CLOUDINIT_SIZE, Volume};
 use super::vm::{Config, Power, Vm};
 use super::world::{Node, SCHEMA, World};
@@ -23,7 +23,9 @@ impl World {
     pub fn new(spec: &WorldSpec, now_ms: u64) -> Result<Self, String> {
         let seed = spec.seed.unwrap_or_else(|| {
             let bytes = uuid::Uuid::new_v4().into_bytes();
-            bytes.iter().fold(0u64, |all, byte| all.rotate_left(8) ^ u64::from(*byte))
+            bytes
+                .iter()
+                .fold(0u64, |all, byte| all.rotate_left(8) ^ u64::from(*byte))
         });
         if spec.nodes.is_empty() {
             return Err("a cluster needs a node".to_owned());
@@ -44,7 +46,7 @@ impl World {
             })
             .collect();
         let mut users = spec.users.clone();
-        users.entry("root@pam".to_owned()).or_insert_with(UserSpec::default);
+        users.entry("root@pam".to_owned()).or_default();
         let mut world = Self {
             schema: SCHEMA,
             version: spec.version.clone(),
@@ -139,7 +141,10 @@ impl World {
             let (volid, _) = self
                 .allocate_cloudinit(&node, storage, spec.vmid, None)
                 .map_err(|e| format!("VM {}: {}", spec.vmid, e.message))?;
-            values.insert(slot.clone(), format!("{volid},media=cdrom,size={}", print_size(CLOUDINIT_SIZE)));
+            values.insert(
+                slot.clone(),
+                format!("{volid},media=cdrom,size={}", print_size(CLOUDINIT_SIZE)),
+            );
         }
         if !values.contains_key("smbios1") {
             values.insert("smbios1".to_owned(), format!("uuid={}", self.new_uuid()));
@@ -148,7 +153,10 @@ impl World {
             values.insert("vmgenid".to_owned(), self.new_uuid());
         }
         if !values.contains_key("meta") {
-            values.insert("meta".to_owned(), format!("creation-qemu=10.1.2,ctime={}", self.now_ms / 1000));
+            values.insert(
+                "meta".to_owned(),
+                format!("creation-qemu=10.1.2,ctime={}", self.now_ms / 1000),
+            );
         }
         let seed = self.next_random();
         self.vms.insert(
@@ -182,7 +190,11 @@ impl World {
     pub(crate) fn make_directories(&self) -> std::io::Result<()> {
         for node in self.nodes.keys() {
             for (id, storage) in &self.storages {
-                let Some(path) = storage.path.as_deref().filter(|_| storage.is_files() && storage.on_node(node)) else {
+                let Some(path) = storage
+                    .path
+                    .as_deref()
+                    .filter(|_| storage.is_files() && storage.on_node(node))
+                else {
                     continue;
                 };
                 let own = self.node_root(node).join(path.trim_start_matches('/'));
@@ -192,7 +204,10 @@ impl World {
                     std::fs::create_dir_all(&own)?;
                 }
                 for content in &storage.content {
-                    if let Some(dir) = self.content_dir(node, id, content).filter(|_| content.as_str() != "images") {
+                    if let Some(dir) = self
+                        .content_dir(node, id, content)
+                        .filter(|_| content.as_str() != "images")
+                    {
                         std::fs::create_dir_all(dir)?;
                     }
                 }
@@ -242,7 +257,10 @@ mod tests {
     fn contradictions_are_named() {
         let mut spec = WorldSpec::default();
         spec.vms[1].node = "nowhere".to_owned();
-        assert_eq!(World::new(&spec, 5).unwrap_err(), "VM 9001: there is no node \"nowhere\"");
+        assert_eq!(
+            World::new(&spec, 5).unwrap_err(),
+            "VM 9001: there is no node \"nowhere\""
+        );
         let mut spec = WorldSpec::default();
         spec.vms[1].vmid = 9000;
         assert_eq!(World::new(&spec, 5).unwrap_err(), "VM 9000 is there twice");

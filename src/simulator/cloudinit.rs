@@ -15,7 +15,9 @@ impl World {
         }
         let custom = vm.config.get("cicustom").unwrap_or_default();
         let file = |kind: &str| -> Result<Option<String>, String> {
-            prop(custom, kind, "").map(|volid| self.snippet(&vm.node, volid)).transpose()
+            prop(custom, kind, "")
+                .map(|volid| self.snippet(&vm.node, volid))
+                .transpose()
         };
         let user_data = match file("user")? {
             Some(text) => text,
@@ -97,7 +99,9 @@ pub(crate) fn generated_network(config: &Config) -> String {
     nets.sort_unstable();
     for (number, value) in nets {
         let mac = Net::parse(value).mac.unwrap_or_default().to_lowercase();
-        text.push_str(&format!("    - type: physical\n      name: eth{number}\n      mac_address: '{mac}'\n"));
+        text.push_str(&format!(
+            "    - type: physical\n      name: eth{number}\n      mac_address: '{mac}'\n"
+        ));
         let Some(ip) = config.get(&format!("ipconfig{number}")) else {
             continue;
         };
@@ -160,14 +164,21 @@ mod tests {
     #[test]
     fn network_config_as_proxmox_writes_it() {
         let mut config = Config::default();
-        config.current.insert("net0".to_owned(), "virtio=BC:24:11:16:EA:95,bridge=vmbr1".to_owned());
-        config.current.insert("ipconfig0".to_owned(), "ip=192.0.2.10/24,gw=192.0.2.1".to_owned());
+        config
+            .current
+            .insert("net0".to_owned(), "virtio=BC:24:11:16:EA:95,bridge=vmbr1".to_owned());
+        config
+            .current
+            .insert("ipconfig0".to_owned(), "ip=192.0.2.10/24,gw=192.0.2.1".to_owned());
         assert_eq!(
             generated_network(&config),
             "version: 1\nconfig:\n    - type: physical\n      name: eth0\n      mac_address: 'bc:24:11:16:ea:95'\n      \
              subnets:\n      - type: static\n        address: '192.0.2.10'\n        netmask: '255.255.255.0'\n        \
              gateway: '192.0.2.1'\n    - type: nameserver\n"
         );
-        assert_eq!((netmask("0"), netmask("32")), ("0.0.0.0".to_owned(), "255.255.255.255".to_owned()));
+        assert_eq!(
+            (netmask("0"), netmask("32")),
+            ("0.0.0.0".to_owned(), "255.255.255.255".to_owned())
+        );
     }
 }

@@ -65,7 +65,9 @@ impl ApiError {
 
     /// The missing configuration of a VM.
     pub(crate) fn no_config(node: &str, vmid: u32) -> Self {
-        Self::failed(format!("Configuration file 'nodes/{node}/qemu-server/{vmid}.conf' does not exist"))
+        Self::failed(format!(
+            "Configuration file 'nodes/{node}/qemu-server/{vmid}.conf' does not exist"
+        ))
     }
 
     /// The failure as a task's exit status: one line, with the code when it is not 500.
@@ -89,7 +91,13 @@ mod tests {
     #[test]
     fn task_texts_are_one_line() {
         let error = ApiError::invalid("scsi1", "hotplug problem - busy\n");
-        assert_eq!(error.task_text(), "400 Parameter verification failed. scsi1: hotplug problem - busy");
-        assert_eq!(ApiError::denied("/, Sys.Audit").message, "Permission check failed (/, Sys.Audit)");
+        assert_eq!(
+            error.task_text(),
+            "400 Parameter verification failed. scsi1: hotplug problem - busy"
+        );
+        assert_eq!(
+            ApiError::denied("/, Sys.Audit").message,
+            "Permission check failed (/, Sys.Audit)"
+        );
     }
 }

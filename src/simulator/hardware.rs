@@ -12,7 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use super::access::Identity;
 use super::fail::ApiError;
-use super::props::{Drive, Net, boot_order, is_bus_drive, is_drive, is_unused, net_index, print_boot_order, print_size, split_index, split_list};
+use super::props::{
+    Drive, Net, boot_order, is_bus_drive, is_drive, is_unused, net_index, print_boot_order, print_size, split_index,
+    split_list,
+};
 use super::vm::Config;
 use super::world::World;
 
@@ -91,7 +94,9 @@ impl World {
             return self.check(who, path, &["VM.Config.Disk"]);
         }
         if let Some(("hostpci", _)) = split_index(key) {
-            return Err(ApiError::failed(format!("only root can set '{key}' config for non-mapped devices")));
+            return Err(ApiError::failed(format!(
+                "only root can set '{key}' config for non-mapped devices"
+            )));
         }
         let needed = key_privileges(key);
         if needed.is_empty() {
@@ -202,7 +207,9 @@ impl World {
         if vm.config.get("protection") == Some("1") {
             for key in update.delete.iter().filter(|key| is_drive(key)) {
                 if vm.config.get(key).is_some_and(|text| Drive::parse(text).has_volume()) {
-                    return Err(ApiError::failed(format!("can't remove drive '{key}' - protection mode enabled")));
+                    return Err(ApiError::failed(format!(
+                        "can't remove drive '{key}' - protection mode enabled"
+                    )));
                 }
             }
         }
@@ -229,7 +236,10 @@ impl World {
             } else if is_drive(key) {
                 let drive = Drive::parse(value);
                 if drive.file.contains(":iso/") && !drive.is_cdrom() {
-                    return Err(ApiError::invalid(key, "explicit 'media=cdrom' is required for iso images"));
+                    return Err(ApiError::invalid(
+                        key,
+                        "explicit 'media=cdrom' is required for iso images",
+                    ));
                 }
                 if drive.option("import-from").is_some() && drive.new_size() != Some(0.0) {
                     return Err(ApiError::invalid(
@@ -259,13 +269,22 @@ impl World {
         if new {
             self.check(who, &format!("/storage/{id}"), &["Datastore.AllocateSpace"])?;
             if !storage.takes("images") {
-                return Err(ApiError::invalid("storage", format!("storage '{id}' does not support vm images")));
+                return Err(ApiError::invalid(
+                    "storage",
+                    format!("storage '{id}' does not support vm images"),
+                ));
             }
         } else {
-            self.check(who, &format!("/storage/{id}"), &["Datastore.AllocateSpace", "Datastore.Audit"])?;
+            self.check(
+                who,
+                &format!("/storage/{id}"),
+                &["Datastore.AllocateSpace", "Datastore.Audit"],
+            )?;
             let name = drive.file.split_once(':').map_or("", |(_, n)| n);
             if storage.is_files() && !name.contains('/') {
-                return Err(ApiError::failed(format!("unable to parse directory volume name '{name}'")));
+                return Err(ApiError::failed(format!(
+                    "unable to parse directory volume name '{name}'"
+                )));
             }
         }
         Ok(())
@@ -333,7 +352,10 @@ impl World {
             order.retain(|device| device != key);
             vm.config.pending.insert("boot".to_owned(), print_boot_order(&order));
         }
-        if let Some(volume) = pending.map(|text| Drive::parse(&text)).filter(|d| is_drive(key) && d.has_volume()) {
+        if let Some(volume) = pending
+            .map(|text| Drive::parse(&text))
+            .filter(|d| is_drive(key) && d.has_volume())
+        {
             self.release(node, vmid, &volume, force);
         }
         Ok(())
@@ -358,7 +380,9 @@ impl World {
             for device in boot_order(value).unwrap_or_default() {
                 let there = after.contains_key(&device) || update.set.contains_key(&device);
                 if !there || update.delete.contains(&device) {
-                    return Err(ApiError::failed(format!("invalid bootorder: device '{device}' does not exist'")));
+                    return Err(ApiError::failed(format!(
+                        "invalid bootorder: device '{device}' does not exist'"
+                    )));
                 }
             }
         }
@@ -383,7 +407,9 @@ impl World {
         let storage = drive.storage().unwrap_or_default().to_owned();
         if drive.file.ends_with(":cloudinit") {
             if let Some((other, _)) = attached.iter().find(|(slot, d)| d.is_cloudinit() && slot != key) {
-                return Err(ApiError::failed(format!("{key} - cloud-init drive is already attached at '{other}'")));
+                return Err(ApiError::failed(format!(
+                    "{key} - cloud-init drive is already attached at '{other}'"
+                )));
             }
             let (volid, mut said) = self.allocate_cloudinit(node, &storage, vmid, drive.option("format"))?;
             drive.file = volid;
@@ -434,7 +460,10 @@ impl World {
             if let Some(format) = drive.option("format").filter(|f| *f != volume.format) {
                 return Err(ApiError::invalid(
                     key,
-                    format!("'format={format}' option different from storage format '{}'", volume.format),
+                    format!(
+                        "'format={format}' option different from storage format '{}'",
+                        volume.format
+                    ),
                 ));
             }
             let size = print_size(volume.size);
@@ -450,7 +479,11 @@ impl World {
         if !is_bus_drive(key) {
             return Ok(());
         }
-        let is_cd = vm.config.next(key).map(Drive::parse).is_some_and(|d| d.is_cdrom() && !d.is_cloudinit());
+        let is_cd = vm
+            .config
+            .next(key)
+            .map(Drive::parse)
+            .is_some_and(|d| d.is_cdrom() && !d.is_cloudinit());
         if let Some(mut order) = vm.config.next("boot").and_then(boot_order)
             && is_cd
             && !order.iter().any(|device| device == key)
@@ -477,7 +510,10 @@ impl World {
         if !owned || vm.config.volumes().contains(&drive.file) {
             return;
         }
-        if let Some(slot) = (0..256).map(|n| format!("unused{n}")).find(|key| vm.config.get(key).is_none()) {
+        if let Some(slot) = (0..256)
+            .map(|n| format!("unused{n}"))
+            .find(|key| vm.config.get(key).is_none())
+        {
             vm.config.current.insert(slot, drive.file.clone());
         }
     }
@@ -500,7 +536,10 @@ impl World {
         }
         if let Some(old) = old.filter(|_| is_drive(key)).map(|text| Drive::parse(&text)) {
             let kept = self.vms.get(&vmid).is_some_and(|vm| {
-                vm.config.get(key).map(Drive::parse).is_some_and(|now| now.file == old.file)
+                vm.config
+                    .get(key)
+                    .map(Drive::parse)
+                    .is_some_and(|now| now.file == old.file)
             });
             if !kept {
                 self.release(node, vmid, &old, force.unwrap_or(false));
@@ -513,7 +552,13 @@ impl World {
         let Some(vm) = self.vms.get(&vmid) else {
             return;
         };
-        let keys: Vec<String> = vm.config.removals.keys().chain(vm.config.pending.keys()).cloned().collect();
+        let keys: Vec<String> = vm
+            .config
+            .removals
+            .keys()
+            .chain(vm.config.pending.keys())
+            .cloned()
+            .collect();
         for key in keys {
             self.apply_key(node, vmid, &key);
         }
@@ -524,7 +569,13 @@ impl World {
         let Some(vm) = self.vms.get(&vmid) else {
             return Vec::new();
         };
-        let keys: Vec<String> = vm.config.removals.keys().chain(vm.config.pending.keys()).cloned().collect();
+        let keys: Vec<String> = vm
+            .config
+            .removals
+            .keys()
+            .chain(vm.config.pending.keys())
+            .cloned()
+            .collect();
         let features = vm.config.get("hotplug").unwrap_or("network,disk,usb").to_owned();
         let has = |feature: &str| features == "1" || features.split(',').any(|f| f == feature);
         let boot_disk = vm.boot_disk();
@@ -536,7 +587,14 @@ impl World {
             };
             let old = vm.config.get(&key).map(str::to_owned);
             let new = vm.config.pending.get(&key).cloned();
-            match hot_change(&key, old.as_deref(), new.as_deref(), &has, boot_disk.as_deref(), answers) {
+            match hot_change(
+                &key,
+                old.as_deref(),
+                new.as_deref(),
+                &has,
+                boot_disk.as_deref(),
+                answers,
+            ) {
                 Hot::Now => self.apply_key(node, vmid, &key),
                 Hot::Pending => {}
                 Hot::Refused(why) => errors.push((key, format!("hotplug problem - {why}\n"))),
@@ -597,7 +655,11 @@ fn hot_change(
                         .map(|o| drive.option(o).map(str::to_owned))
                         .collect()
                 };
-                return if fixed(old_drive) == fixed(new_drive) { Hot::Now } else { Hot::Pending };
+                return if fixed(old_drive) == fixed(new_drive) {
+                    Hot::Now
+                } else {
+                    Hot::Pending
+                };
             }
         }
         let hot_bus = matches!(split_index(key), Some(("scsi" | "virtio", _)));
@@ -624,7 +686,11 @@ fn hot_change(
         if !has("network") {
             return Hot::Pending;
         }
-        return if old.is_some() && !guest_answers { busy() } else { Hot::Now };
+        return if old.is_some() && !guest_answers {
+            busy()
+        } else {
+            Hot::Now
+        };
     }
     if key == "agent"
         && let (Some(old), Some(new)) = (old, new)
@@ -669,23 +735,38 @@ mod tests {
     #[test]
     fn a_running_vm_takes_scsi_and_names_but_no_ide_and_no_cores() {
         assert_eq!(hot("ide2", Some("a:vm-1-cloudinit,media=cdrom"), None), Hot::Pending);
-        assert_eq!(hot("ide2", Some("a:vm-1-cloudinit,media=cdrom"), Some("none,media=cdrom")), Hot::Now);
+        assert_eq!(
+            hot("ide2", Some("a:vm-1-cloudinit,media=cdrom"), Some("none,media=cdrom")),
+            Hot::Now
+        );
         assert_eq!(hot("scsi1", None, Some("a:vm-1-disk-1,size=1G")), Hot::Now);
         assert_eq!(hot("scsi1", Some("a:vm-1-disk-1,size=1G"), None), Hot::Now);
-        assert!(matches!(hot("scsi0", Some("a:vm-1-disk-0,size=1G"), None), Hot::Refused(_)));
+        assert!(matches!(
+            hot("scsi0", Some("a:vm-1-disk-0,size=1G"), None),
+            Hot::Refused(_)
+        ));
         assert_eq!(hot("cores", Some("1"), Some("2")), Hot::Pending);
         assert_eq!(hot("name", Some("a"), Some("b")), Hot::Now);
         assert_eq!(hot("serial1", None, Some("socket")), Hot::Pending);
-        assert_eq!(hot("agent", Some("1"), Some("enabled=1,fstrim_cloned_disks=1")), Hot::Now);
+        assert_eq!(
+            hot("agent", Some("1"), Some("enabled=1,fstrim_cloned_disks=1")),
+            Hot::Now
+        );
         assert_eq!(hot("agent", Some("1"), Some("0")), Hot::Pending);
     }
 
     #[test]
     fn a_net_changes_hot_when_model_and_mac_stay() {
         let old = Some("virtio=BC:24:11:00:00:01,bridge=vmbr0");
-        assert_eq!(hot("net0", old, Some("virtio=BC:24:11:00:00:01,bridge=vmbr1,tag=5")), Hot::Now);
+        assert_eq!(
+            hot("net0", old, Some("virtio=BC:24:11:00:00:01,bridge=vmbr1,tag=5")),
+            Hot::Now
+        );
         let has = |_: &str| true;
         let other = Some("virtio=BC:24:11:00:00:02,bridge=vmbr0");
-        assert!(matches!(hot_change("net0", old, other, &has, None, false), Hot::Refused(_)));
+        assert!(matches!(
+            hot_change("net0", old, other, &has, None, false),
+            Hot::Refused(_)
+        ));
     }
 }

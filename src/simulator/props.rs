@@ -352,7 +352,10 @@ mod tests {
     fn drives_and_nets_are_written_as_proxmox_does() {
         let mut drive = Drive::parse("vmdata:100/vm-100-disk-1.raw,ssd=1,discard=on,size=1G");
         drive.set("iothread", "1");
-        assert_eq!(drive.print(), "vmdata:100/vm-100-disk-1.raw,discard=on,iothread=1,size=1G,ssd=1");
+        assert_eq!(
+            drive.print(),
+            "vmdata:100/vm-100-disk-1.raw,discard=on,iothread=1,size=1G,ssd=1"
+        );
         assert!(Drive::parse("local-lvm:vm-100-cloudinit,media=cdrom").is_cloudinit());
         assert!(Drive::parse("vmdata:100/vm-100-cloudinit.qcow2,media=cdrom").is_cloudinit());
         assert!(!Drive::parse("local:iso/cloudinit.iso,media=cdrom").is_cloudinit());
@@ -360,7 +363,10 @@ mod tests {
         assert_eq!(Drive::parse("local-lvm:1G").new_size(), None);
         let net = Net::parse("virtio=bc:24:11:00:00:01,link_down=1,bridge=vmbr0");
         assert_eq!(net.print(), "virtio=BC:24:11:00:00:01,bridge=vmbr0,link_down=1");
-        assert_eq!(Net::parse("model=e1000,macaddr=BC:24:11:00:00:01").print(), "e1000=BC:24:11:00:00:01");
+        assert_eq!(
+            Net::parse("model=e1000,macaddr=BC:24:11:00:00:01").print(),
+            "e1000=BC:24:11:00:00:01"
+        );
     }
 
     #[test]

@@ -205,7 +205,10 @@ pub(crate) fn validate(
     let has = |name: &str| given.iter().any(|(key, _)| key == name);
     for param in params.iter().flat_map(|list| list.iter()) {
         if !param.optional && !has(param.name) {
-            errors.push((param.name.to_owned(), "property is missing and it is not optional".to_owned()));
+            errors.push((
+                param.name.to_owned(),
+                "property is missing and it is not optional".to_owned(),
+            ));
         }
         if let Some(other) = param.requires.filter(|other| has(param.name) && !has(other)) {
             let text = format!("missing property required by '{}'", param.name);
@@ -347,7 +350,11 @@ fn check_props(key: &str, subs: &[Sub], text: &str) -> Result<(), String> {
         let Some(sub) = found else {
             match name {
                 Some(name) => problems.push(format!("{key}.{name}: {UNKNOWN}")),
-                None => return Err(format!("invalid format - value without key, but schema does not define a default key\n")),
+                None => {
+                    return Err(
+                        "invalid format - value without key, but schema does not define a default key\n".to_owned(),
+                    );
+                }
             }
             continue;
         };
@@ -368,10 +375,19 @@ fn check_props(key: &str, subs: &[Sub], text: &str) -> Result<(), String> {
     }
     for sub in subs {
         if !sub.optional && !seen.contains(&sub.name) {
-            problems.push(format!("{key}.{}: property is missing and it is not optional", sub.name));
+            problems.push(format!(
+                "{key}.{}: property is missing and it is not optional",
+                sub.name
+            ));
         }
-        if let Some(other) = sub.requires.filter(|other| seen.contains(&sub.name) && !seen.contains(other)) {
-            problems.push(format!("{key}.{other}: missing property required by '{key}.{}'", sub.name));
+        if let Some(other) = sub
+            .requires
+            .filter(|other| seen.contains(&sub.name) && !seen.contains(other))
+        {
+            problems.push(format!(
+                "{key}.{other}: missing property required by '{key}.{}'",
+                sub.name
+            ));
         }
     }
     if problems.is_empty() {
@@ -420,8 +436,14 @@ mod tests {
         );
         assert_eq!(error_of("onboot", "yes"), "type check ('boolean') failed - got 'yes'");
         assert_eq!(error_of("agent", "enabled=1,fstrim_cloned_disks=1"), "fine");
-        assert_eq!(error_of("scsi31", "a:1"), "property is not defined in schema and the schema does not allow additional properties");
-        assert_eq!(error_of("net0", "virtio=BC:24:11:00:00:01,bridge=vmbr0,firewall=1"), "fine");
+        assert_eq!(
+            error_of("scsi31", "a:1"),
+            "property is not defined in schema and the schema does not allow additional properties"
+        );
+        assert_eq!(
+            error_of("net0", "virtio=BC:24:11:00:00:01,bridge=vmbr0,firewall=1"),
+            "fine"
+        );
     }
 
     #[test]

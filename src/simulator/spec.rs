@@ -102,7 +102,9 @@ impl TryFrom<String> for Size {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        parse_size(&text).map(Self).ok_or_else(|| format!("{text:?} is no size such as 20G"))
+        parse_size(&text)
+            .map(Self)
+            .ok_or_else(|| format!("{text:?} is no size such as 20G"))
     }
 }
 
@@ -351,9 +353,17 @@ impl Default for WorldSpec {
         let storages = IndexMap::from([
             (
                 "local".to_owned(),
-                storage("dir", "backup images import iso rootdir snippets vztmpl", false, Some("/var/lib/vz")),
+                storage(
+                    "dir",
+                    "backup images import iso rootdir snippets vztmpl",
+                    false,
+                    Some("/var/lib/vz"),
+                ),
             ),
-            ("local-lvm".to_owned(), storage("lvmthin", "images rootdir", false, None)),
+            (
+                "local-lvm".to_owned(),
+                storage("lvmthin", "images rootdir", false, None),
+            ),
             ("ceph-vm".to_owned(), storage("rbd", "images rootdir", true, None)),
             (
                 "cephfs".to_owned(),
@@ -373,7 +383,16 @@ impl Default for WorldSpec {
             storages,
             bridges,
             vms: vec![
-                template(9000, "debian-12-cloudinit", "pve-0", "local-lvm", "scsi0", Size::gib(2), "debian", "12"),
+                template(
+                    9000,
+                    "debian-12-cloudinit",
+                    "pve-0",
+                    "local-lvm",
+                    "scsi0",
+                    Size::gib(2),
+                    "debian",
+                    "12",
+                ),
                 template(
                     9001,
                     "ubuntu-server-24.04-cloudinit",

@@ -79,7 +79,9 @@ impl World {
             return Err(ApiError::failed(format!("storage '{id}' is disabled")));
         }
         if !storage.on_node(node) {
-            return Err(ApiError::failed(format!("storage '{id}' is not available on node '{node}'")));
+            return Err(ApiError::failed(format!(
+                "storage '{id}' is not available on node '{node}'"
+            )));
         }
         if !storage.active {
             return Err(ApiError::failed(format!("storage '{id}' is not online")));
@@ -115,7 +117,8 @@ impl World {
         let there = match name.split_once('/') {
             Some((kind @ ("iso" | "snippets" | "import" | "vztmpl"), file)) => {
                 let _ = storage;
-                self.content_dir(node, id, kind).is_some_and(|dir| dir.join(file).is_file())
+                self.content_dir(node, id, kind)
+                    .is_some_and(|dir| dir.join(file).is_file())
             }
             _ => self.volume(node, volid).is_some(),
         };
@@ -250,7 +253,9 @@ impl World {
             return Err(ApiError::failed(if spec.is_files() {
                 format!("disk image '{}' already exists", self.volume_path(&volid))
             } else {
-                format!("lvcreate 'pve/vm-{vmid}-cloudinit' error:   Logical Volume \"vm-{vmid}-cloudinit\" already exists in volume group \"pve\"")
+                format!(
+                    "lvcreate 'pve/vm-{vmid}-cloudinit' error:   Logical Volume \"vm-{vmid}-cloudinit\" already exists in volume group \"pve\""
+                )
             }));
         }
         let log = self.format_log(&volid, &format, CLOUDINIT_SIZE);
@@ -289,15 +294,11 @@ impl World {
     /// Makes a linked clone of a base volume.
     pub(crate) fn allocate_linked(&mut self, node: &str, base: &Volume, vmid: u32) -> Result<String, ApiError> {
         let storage = base.storage().to_owned();
-        let files = self.usable_storage(&storage, node)?.is_files();
+        self.usable_storage(&storage, node)?;
         let own = self.free_disk_name(&storage, node, vmid, "qcow2");
         let own = own.split_once(':').map_or("", |(_, name)| name).to_owned();
         let base_name = base.volid.split_once(':').map_or("", |(_, name)| name);
-        let volid = if files {
-            format!("{storage}:{base_name}/{own}")
-        } else {
-            format!("{storage}:{base_name}/{own}")
-        };
+        let volid = format!("{storage}:{base_name}/{own}");
         let home = self.volume_home(&storage, node);
         self.volumes.push(Volume {
             node: home,

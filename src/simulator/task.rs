@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::access::Identity;
 use super::jobs::Job;
 use super::world::World;
 
@@ -90,16 +89,18 @@ pub(crate) enum Step {
     /// To be called again then.
     At(u64),
     /// To be called again with this lock, or to fail when it is not free within so many milliseconds.
-    Lock { key: String, kind: LockKind, wait_ms: u64 },
+    Lock {
+        key: String,
+        kind: LockKind,
+        wait_ms: u64,
+    },
     Done,
     Fail(String),
 }
 
 /// What a job may do to its own task.
 pub(crate) struct TaskView {
-    pub(crate) pid: u32,
     pub(crate) node: String,
-    pub(crate) user: String,
     pub(crate) log: Vec<String>,
     pub(crate) warnings: u32,
 }
@@ -112,10 +113,6 @@ impl TaskView {
     pub(crate) fn warn(&mut self, line: impl AsRef<str>) {
         self.log.push(format!("WARN: {}", line.as_ref()));
         self.warnings += 1;
-    }
-
-    pub(crate) fn who(&self) -> Identity {
-        Identity { id: self.user.clone() }
     }
 }
 
@@ -130,7 +127,11 @@ fn lock_text(key: &str) -> String {
         return format!("clone failed: cfs-lock 'storage-{storage}' error: got lock request timeout");
     }
     let file = key.split_once(':').map_or(key, |(_, file)| file);
-    let before = if file.contains("pve-storage-") { "clone failed: " } else { "" };
+    let before = if file.contains("pve-storage-") {
+        "clone failed: "
+    } else {
+        ""
+    };
     format!("{before}can't lock file '{file}' - got timeout")
 }
 
@@ -151,8 +152,11 @@ impl World {
         self.next_pid += 1;
         let pid = self.next_pid;
         let booted = self.nodes.get(node).map_or(0, |n| n.booted_ms);
-        let pstart = self.now_ms.saturating_sub(booted) / 10 & 0xffff_ffff;
-        let upid = format!("UPID:{node}:{pid:08X}:{pstart:08X}:{:08X}:{kind}:{id}:{who}:", self.now_ms / 1000);
+        let pstart = (self.now_ms.saturating_sub(booted) / 10) & 0xffff_ffff;
+        let upid = format!(
+            "UPID:{node}:{pid:08X}:{pstart:08X}:{:08X}:{kind}:{id}:{who}:",
+            self.now_ms / 1000
+        );
         self.tasks.push(Task {
             upid: upid.clone(),
             node: node.to_owned(),
@@ -211,11 +215,19 @@ impl World {
     }
 
     fn step_task(&mut self, pid: u32, at: u64) {
-        let Some(index) = self.tasks.iter().rposition(|t| t.pid == pid && t.is_running() && t.due_ms <= at) else {
+        let Some(index) = self
+            .tasks
+            .iter()
+            .rposition(|t| t.pid == pid && t.is_running() && t.due_ms <= at)
+        else {
             return;
         };
         if let Some(waiting) = self.tasks[index].waiting.clone() {
-            let free = self.flocks.entry(waiting.key.clone()).or_default().admits(pid, waiting.kind);
+            let free = self
+                .flocks
+                .entry(waiting.key.clone())
+                .or_default()
+                .admits(pid, waiting.kind);
             if free {
                 self.take_lock(pid, &waiting.key, waiting.kind);
                 self.tasks[index].waiting = None;
@@ -245,9 +257,7 @@ impl World {
         }
         let task = &self.tasks[index];
         let mut view = TaskView {
-            pid,
             node: task.node.clone(),
-            user: task.user.clone(),
             log: Vec::new(),
             warnings: 0,
         };
@@ -349,7 +359,7 @@ impl World {
             let task = &self.tasks[index];
             (task.kind.clone(), task.id.clone(), task.upid.clone())
         };
-        let at = self.doomed.iter().position(|doom| doom.is_for(&kind, &id, &upid, self.now_ms))?;
+        let at = self.doomed.iter().position(|doom| doom.is_for(&kind, &id, &upid))?;
         Some(self.doomed.remove(at).end)
     }
 }
@@ -357,21 +367,11 @@ impl World {
 /// Whether a text is a UPID, and of which node.
 pub(crate) fn upid_node(text: &str) -> Option<&str> {
     let parts: Vec<&str> = text.split(':').collect();
-    let [
-        "UPID",
-        node,
-        pid,
-        pstart,
-        start,
-        kind,
-        _id,
-        user,
-        "",
-    ] = parts.as_slice()
-    else {
+    let ["UPID", node, pid, pstart, start, kind, _id, user, ""] = parts.as_slice() else {
         return None;
     };
-    let hex = |text: &str, lengths: &[usize]| lengths.contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let hex =
+        |text: &str, lengths: &[usize]| lengths.contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
     let named = !node.is_empty() && node.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     (named && hex(pid, &[8]) && hex(pstart, &[8, 9]) && hex(start, &[8]) && !kind.is_empty() && !user.is_empty())
         .then_some(*node)
@@ -383,9 +383,15 @@ mod tests {
 
     #[test]
     fn upids() {
-        assert_eq!(upid_node("UPID:pve1:0000200A:000539C3:6B0DD9E4:qmstart:100:root@pam!oracle:"), Some("pve1"));
+        assert_eq!(
+            upid_node("UPID:pve1:0000200A:000539C3:6B0DD9E4:qmstart:100:root@pam!oracle:"),
+            Some("pve1")
+        );
         assert_eq!(upid_node("UPID:pve1:0000200A:000539C3:6B0DD9E4:qmstart:100::"), None);
-        assert_eq!(upid_node("UPID:pve1:0000200A:000539C3:6B0DD9E4:qmstart:100:root@pam!oracle"), None);
+        assert_eq!(
+            upid_node("UPID:pve1:0000200A:000539C3:6B0DD9E4:qmstart:100:root@pam!oracle"),
+            None
+        );
         assert_eq!(upid_node("garbage"), None);
     }
 
@@ -394,7 +400,11 @@ mod tests {
         let lock = Flock {
             holders: vec![(1, LockKind::Shared)],
         };
-        assert!(lock.admits(2, LockKind::Shared) && !lock.admits(2, LockKind::Exclusive) && lock.admits(1, LockKind::Exclusive));
+        assert!(
+            lock.admits(2, LockKind::Shared)
+                && !lock.admits(2, LockKind::Exclusive)
+                && lock.admits(1, LockKind::Exclusive)
+        );
         assert!(lock.admits(2, LockKind::Slot(2)) && !lock.admits(2, LockKind::Slot(1)));
         assert_eq!(
             lock_text(&vm_lock("pve-0", 195)),

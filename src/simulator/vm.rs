@@ -271,7 +271,9 @@ mod tests {
     fn pending_changes_show_in_applied_and_in_the_digest() {
         let mut config = Config::default();
         config.current.insert("cores".to_owned(), "1".to_owned());
-        config.current.insert("ide2".to_owned(), "local-lvm:vm-100-cloudinit,media=cdrom".to_owned());
+        config
+            .current
+            .insert("ide2".to_owned(), "local-lvm:vm-100-cloudinit,media=cdrom".to_owned());
         let before = config.digest();
         assert_eq!(before.len(), 40);
         config.removals.insert("ide2".to_owned(), false);

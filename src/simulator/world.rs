@@ -175,7 +175,12 @@ impl World {
             vm.power = Power::Stopped;
             vm.guest.power_off(now);
         }
-        let dead: Vec<u32> = self.tasks.iter().filter(|t| t.node == node && t.is_running()).map(|t| t.pid).collect();
+        let dead: Vec<u32> = self
+            .tasks
+            .iter()
+            .filter(|t| t.node == node && t.is_running())
+            .map(|t| t.pid)
+            .collect();
         for pid in dead {
             self.kill_task(pid);
         }
@@ -229,6 +234,17 @@ impl World {
     /// A VM's guest.
     pub fn guest_mut(&mut self, vmid: u32) -> Option<&mut Guest> {
         self.vms.get_mut(&vmid).map(|vm| &mut vm.guest)
+    }
+
+    /// Removes what stands on the disks of a VM that is gone, or that a new one must not find.
+    pub(crate) fn forget_guest(&self, vmid: u32) {
+        let root = self.dir.join("guests").join(vmid.to_string());
+        if !self.dir.as_os_str().is_empty()
+            && let Err(error) = std::fs::remove_dir_all(&root)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!("simulator: cannot remove {}: {error}", root.display());
+        }
     }
 
     /// How the guest of a VM behaves: a rule for its name, or what its template said.
@@ -336,7 +352,9 @@ impl World {
             memory: vm.memory(),
             disk: vm.max_disk(),
             cpus: vm.cpus(),
-            uptime: vm.process().map_or(0, |p| self.now_ms.saturating_sub(p.since_ms) / 1000),
+            uptime: vm
+                .process()
+                .map_or(0, |p| self.now_ms.saturating_sub(p.since_ms) / 1000),
         }
     }
 

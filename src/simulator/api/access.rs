@@ -35,7 +35,12 @@ pub(super) fn ticket(call: &mut Call) -> Result<Reply, ApiError> {
 
 fn of_path(call: &Call, who: &Identity, path: &str) -> Value {
     let privileges = call.world.privileges(who, path);
-    Value::Object(privileges.into_iter().map(|(p, flag)| (p, Value::from(u8::from(flag)))).collect())
+    Value::Object(
+        privileges
+            .into_iter()
+            .map(|(p, flag)| (p, Value::from(u8::from(flag))))
+            .collect(),
+    )
 }
 
 pub(super) fn permissions(call: &mut Call) -> Result<Reply, ApiError> {

@@ -62,7 +62,10 @@ pub(super) fn any(call: &mut Call) -> Result<Reply, ApiError> {
         Some("get-osinfo") => osinfo(call),
         Some("info") => info(call),
         Some("shutdown") => shutdown(call),
-        _ => ask(call, |_, _| json!({"error": {"class": "CommandNotFound", "desc": "The command has been disabled"}})),
+        _ => ask(
+            call,
+            |_, _| json!({"error": {"class": "CommandNotFound", "desc": "The command has been disabled"}}),
+        ),
     }
 }
 
@@ -82,7 +85,12 @@ pub(super) fn exec(call: &mut Call) -> Result<Reply, ApiError> {
         return Ok(late);
     }
     let (vmid, now, durations) = (call.vmid(), call.world.now_ms, call.world.durations.clone());
-    let command: Vec<String> = call.params.iter().filter(|(k, _)| k == "command").map(|(_, v)| v.clone()).collect();
+    let command: Vec<String> = call
+        .params
+        .iter()
+        .filter(|(k, _)| k == "command")
+        .map(|(_, v)| v.clone())
+        .collect();
     let input = call.take("input-data").unwrap_or_default();
     call.world.next_pid += 1;
     let pid = call.world.next_pid;
@@ -100,7 +108,11 @@ pub(super) fn exec_status(call: &mut Call) -> Result<Reply, ApiError> {
     }
     let vmid = call.vmid();
     let pid = u32::try_from(call.number("pid").unwrap_or(0)).unwrap_or(0);
-    let result = call.world.vms.get_mut(&vmid).and_then(|vm| vm.agent_results.shift_remove(&pid));
+    let result = call
+        .world
+        .vms
+        .get_mut(&vmid)
+        .and_then(|vm| vm.agent_results.shift_remove(&pid));
     let Some(result) = result else {
         return Err(ApiError::failed(format!("Agent error: PID {pid} does not exist")));
     };

@@ -52,18 +52,25 @@ pub(super) fn clone(call: &mut Call) -> Result<Reply, ApiError> {
     if !full {
         for name in ["storage", "format"] {
             if call.get(name).is_some() {
-                return Err(ApiError::failed(format!("parameter '{name}' not allowed for linked clones")));
+                return Err(ApiError::failed(format!(
+                    "parameter '{name}' not allowed for linked clones"
+                )));
             }
         }
     }
     if let Some(id) = &storage {
         let known = call.world.usable_storage(id, &node)?;
         if !known.takes("images") {
-            return Err(ApiError::invalid("storage", format!("storage '{id}' does not support vm images")));
+            return Err(ApiError::invalid(
+                "storage",
+                format!("storage '{id}' does not support vm images"),
+            ));
         }
     }
     if call.world.vmid_taken(newid).is_some() {
-        return Err(ApiError::failed(format!("unable to create VM {newid}: config file already exists")));
+        return Err(ApiError::failed(format!(
+            "unable to create VM {newid}: config file already exists"
+        )));
     }
     check_volumes(call, &values, full, storage.as_deref(), target.as_deref(), template)?;
     for (key, text) in values.iter().filter(|(key, _)| net_index(key).is_some()) {
@@ -89,7 +96,13 @@ pub(super) fn clone(call: &mut Call) -> Result<Reply, ApiError> {
         made: Vec::new(),
         config: Config::default(),
     };
-    let upid = call.world.spawn(&call.who.id, &node, "qmclone", &source.to_string(), Job::Clone(job));
+    let upid = call.world.spawn(
+        &call.who.id,
+        &node,
+        "qmclone",
+        &source.to_string(),
+        Job::Clone(Box::new(job)),
+    );
     Ok(Reply::Data(Value::from(upid)))
 }
 
@@ -112,7 +125,9 @@ fn check_volumes(
         if let Some(target) = elsewhere
             && !world.volume_home(own, &node).is_empty()
         {
-            return Err(ApiError::failed(format!("can't clone VM to node '{target}' (VM uses local storage)")));
+            return Err(ApiError::failed(format!(
+                "can't clone VM to node '{target}' (VM uses local storage)"
+            )));
         }
         if drive.is_cdrom() {
             continue;
@@ -128,7 +143,9 @@ fn check_volumes(
     }
     if let (Some(target), Some(storage)) = (elsewhere, storage) {
         if !world.volume_home(storage, &node).is_empty() {
-            return Err(ApiError::failed(format!("can't clone to non-shared storage '{storage}'")));
+            return Err(ApiError::failed(format!(
+                "can't clone to non-shared storage '{storage}'"
+            )));
         }
         world.usable_storage(storage, target)?;
     }

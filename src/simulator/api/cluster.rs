@@ -21,7 +21,11 @@ pub(super) fn version(call: &mut Call) -> Result<Reply, ApiError> {
 /// A VM or container in lists of the whole cluster: what pmxcfs knows is fresh, what pvestatd told is old.
 pub(super) fn resource(call: &Call, vmid: u32) -> Option<Value> {
     let world = &call.world;
-    let pool = world.pools.iter().find(|(_, members)| members.contains(&vmid)).map(|(name, _)| name);
+    let pool = world
+        .pools
+        .iter()
+        .find(|(_, members)| members.contains(&vmid))
+        .map(|(name, _)| name);
     let mut row = Map::new();
     if let Some(container) = world.containers.get(&vmid) {
         row.insert("id".to_owned(), Value::from(format!("lxc/{vmid}")));
@@ -180,9 +184,9 @@ pub(super) fn ha_resource(call: &mut Call) -> Result<Reply, ApiError> {
 }
 
 pub(super) fn replication(call: &mut Call) -> Result<Reply, ApiError> {
-    let rows = call.world.replicated.iter().map(|vmid| {
-        json!({"id": format!("{vmid}-0"), "guest": vmid, "jobnum": 0, "type": "local", "schedule": "*/15"})
-    });
+    let rows = call.world.replicated.iter().map(
+        |vmid| json!({"id": format!("{vmid}-0"), "guest": vmid, "jobnum": 0, "type": "local", "schedule": "*/15"}),
+    );
     Ok(Reply::Data(rows.collect()))
 }
 

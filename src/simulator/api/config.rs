@@ -82,7 +82,9 @@ fn wait_for_lock(call: &Call) -> Result<Option<Reply>, ApiError> {
 
 pub(super) fn put(call: &mut Call) -> Result<Reply, ApiError> {
     let (node, vmid) = (call.node(), call.vmid());
-    let update = call.world.plan_update(&call.who.clone(), &node, vmid, &call.params.clone())?;
+    let update = call
+        .world
+        .plan_update(&call.who.clone(), &node, vmid, &call.params.clone())?;
     check_plus(call)?;
     if let Some(wait) = wait_for_lock(call)? {
         return Ok(wait);
@@ -94,7 +96,11 @@ pub(super) fn put(call: &mut Call) -> Result<Reply, ApiError> {
 
 /// `+2` passes the schema and then does not.
 fn check_plus(call: &Call) -> Result<(), ApiError> {
-    match call.params.iter().find(|(k, v)| v.starts_with('+') && matches!(k.as_str(), "cores" | "sockets" | "vcpus")) {
+    match call
+        .params
+        .iter()
+        .find(|(k, v)| v.starts_with('+') && matches!(k.as_str(), "cores" | "sockets" | "vcpus"))
+    {
         Some((key, value)) => Err(ApiError::failed(format!(
             "unable to parse value of '{key}' - type check ('integer') failed - got '{value}'"
         ))),
@@ -104,7 +110,9 @@ fn check_plus(call: &Call) -> Result<(), ApiError> {
 
 pub(super) fn post(call: &mut Call) -> Result<Reply, ApiError> {
     let (node, vmid) = (call.node(), call.vmid());
-    let update = call.world.plan_update(&call.who.clone(), &node, vmid, &call.params.clone())?;
+    let update = call
+        .world
+        .plan_update(&call.who.clone(), &node, vmid, &call.params.clone())?;
     let newer = call.world.major() >= 9;
     if !newer && let Some(wait) = wait_for_lock(call)? {
         return Ok(wait);
@@ -128,7 +136,9 @@ pub(super) fn post(call: &mut Call) -> Result<Reply, ApiError> {
         shown: shown.join(" "),
         stage: 0,
     });
-    let upid = call.world.spawn(&call.who.id, &node, "qmconfig", &vmid.to_string(), job);
+    let upid = call
+        .world
+        .spawn(&call.who.id, &node, "qmconfig", &vmid.to_string(), job);
     match call.number("background_delay") {
         Some(seconds) => Ok(Reply::Follow {
             upid,
@@ -157,18 +167,29 @@ pub(super) fn resize(call: &mut Call) -> Result<Reply, ApiError> {
         digest: call.take("digest"),
         stage: 0,
     };
-    let drive = call.world.vms.get(&vmid).and_then(|vm| vm.config.get(&job.disk).map(str::to_owned));
-    if let Some(storage) = drive.as_deref().and_then(|d| d.split_once(':')).map(|(s, _)| s.to_owned()) {
+    let drive = call
+        .world
+        .vms
+        .get(&vmid)
+        .and_then(|vm| vm.config.get(&job.disk).map(str::to_owned));
+    if let Some(storage) = drive
+        .as_deref()
+        .and_then(|d| d.split_once(':'))
+        .map(|(s, _)| s.to_owned())
+    {
         call.check(&format!("/storage/{storage}"), &["Datastore.AllocateSpace"])?;
     }
     if call.world.major() < 8 {
         if let Some(wait) = wait_for_lock(call)? {
             return Ok(wait);
         }
-        job.apply(call.world, &node, &mut Vec::new()).map_err(ApiError::failed)?;
+        job.apply(call.world, &node, &mut Vec::new())
+            .map_err(ApiError::failed)?;
         return Ok(Reply::Data(Value::Null));
     }
-    let upid = call.world.spawn(&call.who.id, &node, "resize", &vmid.to_string(), Job::Resize(job));
+    let upid = call
+        .world
+        .spawn(&call.who.id, &node, "resize", &vmid.to_string(), Job::Resize(job));
     Ok(Reply::Data(Value::from(upid)))
 }
 

@@ -195,7 +195,10 @@ pub(crate) fn prepare(world: &World, request: &Request) -> Result<Prepared, (Res
     }
     let extjs = format == "extjs";
     if !extjs && format != "json" {
-        return Err(plain(ApiError::daemon(501, format!("no formatter for uri {path}, {format}"))));
+        return Err(plain(ApiError::daemon(
+            501,
+            format!("no formatter for uri {path}, {format}"),
+        )));
     }
     let fail = |error: ApiError| (error_response(world, &error, extjs), 0);
     let given = parse_given(request).map_err(plain)?;
@@ -205,7 +208,9 @@ pub(crate) fn prepare(world: &World, request: &Request) -> Result<Prepared, (Res
         cookie: request.cookie.clone(),
         csrf: request.csrf.clone(),
     };
-    let open = found.as_ref().is_some_and(|(route, _)| matches!(route.allowed, Allowed::Everybody));
+    let open = found
+        .as_ref()
+        .is_some_and(|(route, _)| matches!(route.allowed, Allowed::Everybody));
     let who = if open {
         Identity { id: String::new() }
     } else {
@@ -281,7 +286,11 @@ pub(crate) fn answer(world: &mut World, prepared: &Prepared, arrived_ms: u64) ->
         Ok(Reply::After(delay, Err(error))) => Answer::Send(error_response(world, &error, extjs), delay),
         Ok(Reply::Follow { upid, until_ms }) => Answer::Follow { upid, until_ms },
         Err(error) => {
-            let delay = if error.status == 401 { world.durations.auth_delay } else { 0 };
+            let delay = if error.status == 401 {
+                world.durations.auth_delay
+            } else {
+                0
+            };
             Answer::Send(error_response(world, &error, extjs), delay)
         }
     }
@@ -303,7 +312,11 @@ fn run(world: &mut World, prepared: &Prepared, arrived_ms: u64) -> Result<Reply,
             None => given.push(((*name).to_owned(), Value::from(value.as_str()))),
         }
     }
-    let path_params: Vec<schema::Param> = prepared.parts.iter().map(|(name, _)| routes::path_param(name)).collect();
+    let path_params: Vec<schema::Param> = prepared
+        .parts
+        .iter()
+        .map(|(name, _)| routes::path_param(name))
+        .collect();
     let mut lists: Vec<&[schema::Param]> = vec![&path_params];
     lists.extend(route.params);
     let checked = schema::validate(&lists, &given, world.major())?;
@@ -363,13 +376,21 @@ pub(crate) fn error_response(world: &World, error: &ApiError, extjs: bool) -> Re
     }
     let end = if error.status == 501 { "" } else { "\n" };
     let mut body = json!({ "data": null });
-    let minor: u32 = world.version.split('.').nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
+    let minor: u32 = world
+        .version
+        .split('.')
+        .nth(1)
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0);
     if extjs || world.major() >= 9 || (world.major() == 8 && minor >= 4) {
         body["message"] = Value::from(format!("{}{end}", error.message));
     }
     if !error.errors.is_empty() {
-        let errors: serde_json::Map<String, Value> =
-            error.errors.iter().map(|(k, v)| (k.clone(), Value::from(v.as_str()))).collect();
+        let errors: serde_json::Map<String, Value> = error
+            .errors
+            .iter()
+            .map(|(k, v)| (k.clone(), Value::from(v.as_str())))
+            .collect();
         body["errors"] = Value::Object(errors);
     }
     if extjs {

@@ -130,10 +130,14 @@ fn the_container(call: &Call) -> Result<(u32, String), ApiError> {
 
 pub(super) fn container(call: &mut Call) -> Result<Reply, ApiError> {
     let (vmid, name) = the_container(call)?;
-    Ok(Reply::Data(json!({"vmid": vmid, "name": name, "status": "stopped", "type": "lxc", "ha": {"managed": 0}})))
+    Ok(Reply::Data(
+        json!({"vmid": vmid, "name": name, "status": "stopped", "type": "lxc", "ha": {"managed": 0}}),
+    ))
 }
 
 pub(super) fn container_config(call: &mut Call) -> Result<Reply, ApiError> {
     let (_, name) = the_container(call)?;
-    Ok(Reply::Data(json!({"hostname": name, "arch": "amd64", "ostype": "debian", "digest": "0"})))
+    Ok(Reply::Data(
+        json!({"hostname": name, "arch": "amd64", "ostype": "debian", "digest": "0"}),
+    ))
 }

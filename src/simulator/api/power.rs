@@ -33,7 +33,12 @@ fn spawn(call: &mut Call, job: PowerJob) -> Result<Reply, ApiError> {
 
 fn must_run(call: &Call) -> Result<(), ApiError> {
     let (node, vmid) = (call.node(), call.vmid());
-    if call.world.vms.get(&vmid).is_some_and(|vm| vm.node == node && vm.is_running()) {
+    if call
+        .world
+        .vms
+        .get(&vmid)
+        .is_some_and(|vm| vm.node == node && vm.is_running())
+    {
         Ok(())
     } else {
         Err(ApiError::failed(format!("VM {vmid} not running")))
@@ -41,7 +46,13 @@ fn must_run(call: &Call) -> Result<(), ApiError> {
 }
 
 pub(super) fn start(call: &mut Call) -> Result<Reply, ApiError> {
-    call.root_only(&["skiplock", "stateuri", "migratedfrom", "migration_type", "migration_network"])?;
+    call.root_only(&[
+        "skiplock",
+        "stateuri",
+        "migratedfrom",
+        "migration_type",
+        "migration_network",
+    ])?;
     call.world.check_quorum()?;
     spawn(call, PowerJob::new(call.vmid(), Action::Start))
 }
@@ -51,7 +62,10 @@ pub(super) fn stop(call: &mut Call) -> Result<Reply, ApiError> {
     let vmid = call.vmid();
     if call.flag("overrule-shutdown") {
         if call.world.ha.contains(&vmid) {
-            return Err(ApiError::invalid("overrule-shutdown", "Not applicable for HA resources."));
+            return Err(ApiError::invalid(
+                "overrule-shutdown",
+                "Not applicable for HA resources.",
+            ));
         }
         let id = vmid.to_string();
         let going: Vec<u32> = call
@@ -83,7 +97,12 @@ fn waiting(call: &Call, action: Action) -> PowerJob {
 
 pub(super) fn shutdown(call: &mut Call) -> Result<Reply, ApiError> {
     call.root_only(&["skiplock", "keepActive"])?;
-    let paused = call.world.vms.get(&call.vmid()).and_then(|vm| vm.process()).is_some_and(|p| p.paused);
+    let paused = call
+        .world
+        .vms
+        .get(&call.vmid())
+        .and_then(|vm| vm.process())
+        .is_some_and(|p| p.paused);
     if paused {
         return Err(ApiError::failed("VM is paused - cannot shutdown"));
     }

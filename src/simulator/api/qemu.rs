@@ -26,7 +26,12 @@ fn row(call: &Call, vm: &Vm, full: bool) -> Map<String, Value> {
     if vm.is_template() {
         row["template"] = Value::from(1);
     }
-    if vm.config.current.keys().any(|key| matches!(split_index(key), Some(("serial", _)))) {
+    if vm
+        .config
+        .current
+        .keys()
+        .any(|key| matches!(split_index(key), Some(("serial", _))))
+    {
         row["serial"] = Value::from(1);
     }
     for key in ["lock", "tags"] {
@@ -77,7 +82,16 @@ pub(super) fn index(call: &mut Call) -> Result<Reply, ApiError> {
     let (node, vmid) = (call.node(), call.vmid());
     call.world.vm_on(&node, vmid)?;
     let names = [
-        "config", "cloudinit", "pending", "status", "unlink", "migrate", "resize", "agent", "snapshot", "feature",
+        "config",
+        "cloudinit",
+        "pending",
+        "status",
+        "unlink",
+        "migrate",
+        "resize",
+        "agent",
+        "snapshot",
+        "feature",
     ];
     Ok(Reply::Data(names.iter().map(|n| json!({ "subdir": n })).collect()))
 }
@@ -105,7 +119,9 @@ pub(super) fn template(call: &mut Call) -> Result<Reply, ApiError> {
         return Err(ApiError::failed(format!("VM is locked ({lock})")));
     }
     if !vm.config.snapshots.is_empty() {
-        return Err(ApiError::failed("unable to create template, because VM contains snapshots"));
+        return Err(ApiError::failed(
+            "unable to create template, because VM contains snapshots",
+        ));
     }
     if vm.is_template() {
         return Err(ApiError::failed("you can't convert a template to a template"));
@@ -114,7 +130,9 @@ pub(super) fn template(call: &mut Call) -> Result<Reply, ApiError> {
         return Err(ApiError::failed("you can't convert a VM to template if VM is running"));
     }
     let job = Job::Template(TemplateJob { vmid, stage: 0 });
-    let upid = call.world.spawn(&call.who.id, &node, "qmtemplate", &vmid.to_string(), job);
+    let upid = call
+        .world
+        .spawn(&call.who.id, &node, "qmtemplate", &vmid.to_string(), job);
     Ok(Reply::Data(Value::from(upid)))
 }
 
@@ -132,7 +150,10 @@ pub(super) fn create(call: &mut Call) -> Result<Reply, ApiError> {
     };
     let mut values: IndexMap<String, String> = IndexMap::new();
     for (key, value) in &call.params {
-        if !matches!(key.as_str(), "vmid" | "pool" | "start" | "storage" | "bwlimit" | "unique" | "force" | "ha-managed") {
+        if !matches!(
+            key.as_str(),
+            "vmid" | "pool" | "start" | "storage" | "bwlimit" | "unique" | "force" | "ha-managed"
+        ) {
             values.insert(key.clone(), value.clone());
         }
     }
@@ -167,7 +188,9 @@ pub(super) fn create(call: &mut Call) -> Result<Reply, ApiError> {
         start: call.flag("start"),
         stage: 0,
     });
-    let upid = call.world.spawn(&call.who.id, &node, "qmcreate", &vmid.to_string(), job);
+    let upid = call
+        .world
+        .spawn(&call.who.id, &node, "qmcreate", &vmid.to_string(), job);
     Ok(Reply::Data(Value::from(upid)))
 }
 
@@ -178,7 +201,10 @@ fn check_import(call: &Call, source: &str) -> Result<(), ApiError> {
         ));
     }
     let storage = source.split(':').next().unwrap_or_default();
-    call.check(&format!("/storage/{storage}"), &["Datastore.AllocateSpace", "Datastore.Audit"])
+    call.check(
+        &format!("/storage/{storage}"),
+        &["Datastore.AllocateSpace", "Datastore.Audit"],
+    )
 }
 
 /// VM.Allocate on the new id, or on the pool that the request names.
@@ -199,7 +225,9 @@ pub(super) fn destroy(call: &mut Call) -> Result<Reply, ApiError> {
     let (node, vmid, purge) = (call.node(), call.vmid(), call.flag("purge"));
     let vm = call.world.vm_on(&node, vmid)?;
     if vm.config.get("protection") == Some("1") {
-        return Err(ApiError::failed(format!("can't remove VM {vmid} - protection mode enabled")));
+        return Err(ApiError::failed(format!(
+            "can't remove VM {vmid} - protection mode enabled"
+        )));
     }
     if !purge && call.world.ha.contains(&vmid) {
         return Err(ApiError::failed(format!(
@@ -220,7 +248,9 @@ pub(super) fn destroy(call: &mut Call) -> Result<Reply, ApiError> {
         unreferenced: call.flag("destroy-unreferenced-disks"),
         stage: 0,
     });
-    let upid = call.world.spawn(&call.who.id, &node, "qmdestroy", &vmid.to_string(), job);
+    let upid = call
+        .world
+        .spawn(&call.who.id, &node, "qmdestroy", &vmid.to_string(), job);
     Ok(Reply::Data(Value::from(upid)))
 }
 
@@ -229,7 +259,10 @@ impl crate::simulator::world::World {
     pub(crate) fn can_snapshot(&self, vm: &Vm) -> Result<(), ApiError> {
         for (_, drive) in Config::drives(&vm.config.current) {
             let raw_file = self.volume(&vm.node, &drive.file).is_some_and(|v| v.format == "raw")
-                && self.storages.get(drive.storage().unwrap_or_default()).is_some_and(|s| s.is_files());
+                && self
+                    .storages
+                    .get(drive.storage().unwrap_or_default())
+                    .is_some_and(|s| s.is_files());
             if raw_file && !drive.is_cdrom() {
                 return Err(ApiError::failed("snapshot feature is not available"));
             }

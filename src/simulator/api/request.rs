@@ -22,14 +22,20 @@ pub(crate) fn parse_given(request: &Request) -> Result<Vec<(String, Value)>, Api
         return Err(ApiError::daemon(501, "for data too large"));
     }
     if !reads && !request.body.is_empty() {
-        let kind = request.content_type.as_deref().unwrap_or("application/x-www-form-urlencoded");
+        let kind = request
+            .content_type
+            .as_deref()
+            .unwrap_or("application/x-www-form-urlencoded");
         match kind.split(';').next().unwrap_or_default().trim() {
             "application/x-www-form-urlencoded" => {
                 add_pairs(&mut given, &String::from_utf8_lossy(&request.body));
             }
             "application/json" => add_json(&mut given, &request.body)?,
             _ => {
-                return Err(ApiError::daemon(506, format!("upload 'Content-Type '{kind}' not implemented")));
+                return Err(ApiError::daemon(
+                    506,
+                    format!("upload 'Content-Type '{kind}' not implemented"),
+                ));
             }
         }
     }
@@ -47,7 +53,9 @@ fn add_pairs(given: &mut Vec<(String, Value)>, text: &str) {
     for pair in text.split(['&', ';']).filter(|p| !p.is_empty()) {
         let mut pieces = pair.split('=');
         let key = percent_decode(pieces.next().unwrap_or_default(), true);
-        let value = pieces.next().map_or(Value::Null, |v| Value::from(percent_decode(v, true)));
+        let value = pieces
+            .next()
+            .map_or(Value::Null, |v| Value::from(percent_decode(v, true)));
         match given.iter_mut().find(|(k, _)| *k == key) {
             Some((_, Value::Array(all))) => all.push(value),
             Some((_, old)) => *old = Value::from(vec![old.take(), value]),
@@ -81,7 +89,10 @@ mod tests {
     #[test]
     fn pairs_are_split_as_the_daemon_splits_them() {
         let mut given = Vec::new();
-        add_pairs(&mut given, "scsi1=local:20,format=qcow2&boot=order=scsi0;ide2&d=a+b%2Bc&c=1&c=2");
+        add_pairs(
+            &mut given,
+            "scsi1=local:20,format=qcow2&boot=order=scsi0;ide2&d=a+b%2Bc&c=1&c=2",
+        );
         let value = |key: &str| given.iter().find(|(k, _)| k == key).map(|(_, v)| v.clone());
         assert_eq!(value("scsi1"), Some(Value::from("local:20,format")));
         assert_eq!(value("boot"), Some(Value::from("order")));

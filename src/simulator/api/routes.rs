@@ -7,6 +7,7 @@ use crate::simulator::fail::ApiError;
 use crate::simulator::hardware::ANY_CONFIG;
 use crate::simulator::props::percent_decode;
 use crate::simulator::schema::tables as t;
+use crate::simulator::schema::values::VMID;
 use crate::simulator::schema::{Kind, Param, must};
 use crate::simulator::world::World;
 
@@ -23,7 +24,12 @@ pub(crate) enum Allowed {
 }
 
 impl Allowed {
-    pub(crate) fn check(&self, world: &World, who: &Identity, parts: &[(&'static str, String)]) -> Result<(), ApiError> {
+    pub(crate) fn check(
+        &self,
+        world: &World,
+        who: &Identity,
+        parts: &[(&'static str, String)],
+    ) -> Result<(), ApiError> {
         let vm = || {
             let vmid = parts.iter().find(|(name, _)| *name == "vmid").map_or("", |(_, v)| v);
             format!("/vms/{vmid}")
@@ -55,7 +61,7 @@ pub(crate) struct Route {
 /// A part of the path as a parameter.
 pub(crate) fn path_param(name: &'static str) -> Param {
     match name {
-        "vmid" => must(name, t::VMID),
+        "vmid" => must(name, VMID),
         "storage" => must(name, Kind::Format("pve-storage-id", 0)),
         "snapname" => must(name, Kind::Format("pve-configid", 40)),
         _ => must(name, Kind::Text(0)),

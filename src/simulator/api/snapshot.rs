@@ -48,7 +48,9 @@ fn spawn(call: &mut Call, kind: &str, name: String) -> Result<Reply, ApiError> {
 pub(super) fn create(call: &mut Call) -> Result<Reply, ApiError> {
     let name = call.take("snapname").unwrap_or_default();
     if matches!(name.as_str(), "current" | "pending") {
-        return Err(ApiError::failed(format!("unable to use snapshot name '{name}' (reserved name)")));
+        return Err(ApiError::failed(format!(
+            "unable to use snapshot name '{name}' (reserved name)"
+        )));
     }
     spawn(call, "qmsnapshot", name)
 }

@@ -116,7 +116,12 @@ fn files(call: &Call, node: &str, id: &str, kind: &str) -> Vec<(String, u64, u64
         .flatten()
         .filter_map(|entry| {
             let data = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
-            let time = data.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs();
+            let time = data
+                .modified()
+                .ok()?
+                .duration_since(std::time::UNIX_EPOCH)
+                .ok()?
+                .as_secs();
             Some((entry.file_name().to_string_lossy().into_owned(), data.len(), time))
         })
         .collect();
@@ -129,13 +134,24 @@ pub(super) fn content(call: &mut Call) -> Result<Reply, ApiError> {
     let (wanted, vmid) = (call.get("content"), call.number("vmid"));
     let storage = call.world.usable_storage(&id, &node)?.clone();
     let home = call.world.volume_home(&id, &node);
-    let may_all = call.world.may(&call.who, &format!("/storage/{id}"), &["Datastore.Allocate"]);
+    let may_all = call
+        .world
+        .may(&call.who, &format!("/storage/{id}"), &["Datastore.Allocate"]);
     let mut rows = Vec::new();
-    for volume in call.world.volumes.iter().filter(|v| v.storage() == id && v.node == home) {
+    for volume in call
+        .world
+        .volumes
+        .iter()
+        .filter(|v| v.storage() == id && v.node == home)
+    {
         if wanted.is_some_and(|c| c != "images") || vmid.is_some_and(|v| v != u64::from(volume.vmid)) {
             continue;
         }
-        if !may_all && !call.world.may(&call.who, &format!("/vms/{}", volume.vmid), &["VM.Config.Disk"]) {
+        if !may_all
+            && !call
+                .world
+                .may(&call.who, &format!("/vms/{}", volume.vmid), &["VM.Config.Disk"])
+        {
             continue;
         }
         rows.push(json!({
@@ -144,7 +160,12 @@ pub(super) fn content(call: &mut Call) -> Result<Reply, ApiError> {
         }));
     }
     if vmid.is_none() && storage.is_files() {
-        for (kind, format) in [("iso", "iso"), ("snippets", "snippet"), ("vztmpl", "tgz"), ("import", "qcow2")] {
+        for (kind, format) in [
+            ("iso", "iso"),
+            ("snippets", "snippet"),
+            ("vztmpl", "tgz"),
+            ("import", "qcow2"),
+        ] {
             if !storage.takes(kind) || wanted.is_some_and(|c| c != kind) || (kind == "snippets" && !may_all) {
                 continue;
             }
@@ -171,7 +192,10 @@ fn volid_of(call: &Call) -> String {
 /// Who may touch a volume: its VM's, or everything on the storage.
 fn check_access(call: &Call, volid: &str) -> Result<(), ApiError> {
     let id = call.part("storage");
-    if call.world.may(&call.who, &format!("/storage/{id}"), &["Datastore.Allocate"]) {
+    if call
+        .world
+        .may(&call.who, &format!("/storage/{id}"), &["Datastore.Allocate"])
+    {
         return Ok(());
     }
     let owner = call.world.volumes.iter().find(|v| v.volid == volid).map(|v| v.vmid);
@@ -198,7 +222,9 @@ pub(super) fn volume(call: &mut Call) -> Result<Reply, ApiError> {
                 .content_dir(&node, call.part("storage"), &kind)
                 .and_then(|dir| std::fs::metadata(dir.join(file)).ok())
                 .map_or(0, |data| data.len());
-            Ok(Reply::Data(json!({"path": call.world.volume_path(&volid), "size": size, "format": kind})))
+            Ok(Reply::Data(
+                json!({"path": call.world.volume_path(&volid), "size": size, "format": kind}),
+            ))
         }
     }
 }

@@ -138,7 +138,9 @@ pub(super) fn list(call: &mut Call) -> Result<Reply, ApiError> {
             && call.number("since").is_none_or(|since| seconds(task) >= since)
             && call.number("until").is_none_or(|until| seconds(task) <= until)
             && (!call.flag("errors") || is_error(task))
-            && call.get("statusfilter").is_none_or(|filter| filter.split(',').any(|kind| has_status(task, kind)))
+            && call
+                .get("statusfilter")
+                .is_none_or(|filter| filter.split(',').any(|kind| has_status(task, kind)))
     };
     let mut found: Vec<&Task> = call.world.tasks.iter().rev().filter(wanted).collect();
     found.sort_by_key(|task| !task.is_running());

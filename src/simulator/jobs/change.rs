@@ -108,7 +108,10 @@ impl ResizeJob {
             return Ok(());
         }
         let storage = volid.split(':').next().unwrap_or_default().to_owned();
-        let kind = world.storages.get(&storage).map_or_else(String::new, |s| s.kind.clone());
+        let kind = world
+            .storages
+            .get(&storage)
+            .map_or_else(String::new, |s| s.kind.clone());
         if kind == "lvm" {
             let (used, capacity) = world.storage_usage(&storage, node);
             if used + (wanted - old) > capacity {
@@ -121,7 +124,10 @@ impl ResizeJob {
         if let Some(volume) = world.volume_mut(node, &volid) {
             volume.size = wanted;
         }
-        let running = world.vms.get(&self.vmid).is_some_and(crate::simulator::vm::Vm::is_running);
+        let running = world
+            .vms
+            .get(&self.vmid)
+            .is_some_and(crate::simulator::vm::Vm::is_running);
         if !running {
             if kind.starts_with("lvm") {
                 let name = volid.split(':').nth(1).unwrap_or_default();

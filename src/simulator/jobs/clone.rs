@@ -83,7 +83,10 @@ impl CloneJob {
     /// The stub config.
     fn reserve(&mut self, world: &mut World, task: &mut TaskView, node: &str, now: u64) -> Step {
         if world.vmid_taken(self.newid).is_some() {
-            return Step::Fail(format!("unable to create VM {}: config file already exists", self.newid));
+            return Step::Fail(format!(
+                "unable to create VM {}: config file already exists",
+                self.newid
+            ));
         }
         let Some(source) = world.vms.get(&self.source).filter(|vm| vm.node == node) else {
             return Step::Fail(format!(
@@ -94,13 +97,27 @@ impl CloneJob {
         let (image, behaviour) = (source.image.clone(), source.behaviour.clone());
         let inherited = (source.booted && !source.is_template()).then(|| source.guest.clone());
         let values = match &self.snapname {
-            Some(name) => source.config.snapshots.get(name).map(|s| s.values.clone()).unwrap_or_default(),
+            Some(name) => source
+                .config
+                .snapshots
+                .get(name)
+                .map(|s| s.values.clone())
+                .unwrap_or_default(),
             None => source.config.current.clone(),
         };
-        let pending: Vec<String> = source.config.pending.keys().chain(source.config.removals.keys()).cloned().collect();
+        let pending: Vec<String> = source
+            .config
+            .pending
+            .keys()
+            .chain(source.config.removals.keys())
+            .cloned()
+            .collect();
         task.say(format!("creating a clone of VM {} with ID {}", self.source, self.newid));
         if !pending.is_empty() {
-            task.say(format!("found pending changes for '{}', discarding for clone", pending.join("', '")));
+            task.say(format!(
+                "found pending changes for '{}', discarding for clone",
+                pending.join("', '")
+            ));
         }
         let default_name = values.get("name").cloned().unwrap_or_else(|| self.source.to_string());
         self.config.current = values;
@@ -113,9 +130,11 @@ impl CloneJob {
             }
             None => Guest::new_from_template(&image, seed),
         };
+        world.forget_guest(self.newid);
         let mut stub = Config::default();
         stub.current.insert("lock".to_owned(), "clone".to_owned());
-        stub.current.insert("description".to_owned(), " qmclone temporary file".to_owned());
+        stub.current
+            .insert("description".to_owned(), " qmclone temporary file".to_owned());
         world.vms.insert(
             self.newid,
             Vm {
@@ -138,11 +157,22 @@ impl CloneJob {
     /// The config that the clone will have, without its volumes.
     fn new_identity(&mut self, world: &mut World, default_name: &str) {
         let values = &mut self.config.current;
-        for key in ["template", "lock", "parent", "snaptime", "vmstate", "runningmachine", "runningcpu"] {
+        for key in [
+            "template",
+            "lock",
+            "parent",
+            "snaptime",
+            "vmstate",
+            "runningmachine",
+            "runningcpu",
+        ] {
             values.shift_remove(key);
         }
         values.retain(|key, _| !is_unused(key));
-        let name = self.name.clone().unwrap_or_else(|| format!("Copy-of-VM-{default_name}"));
+        let name = self
+            .name
+            .clone()
+            .unwrap_or_else(|| format!("Copy-of-VM-{default_name}"));
         values.insert("name".to_owned(), name);
         if let Some(text) = self.description.clone().filter(|text| !text.is_empty()) {
             values.insert("description".to_owned(), text);
@@ -209,7 +239,11 @@ impl CloneJob {
         mut drive: Drive,
     ) -> Result<(), String> {
         let old = drive.file.clone();
-        let storage = self.storage.clone().or_else(|| drive.storage().map(str::to_owned)).unwrap_or_default();
+        let storage = self
+            .storage
+            .clone()
+            .or_else(|| drive.storage().map(str::to_owned))
+            .unwrap_or_default();
         task.say(format!("create full clone of drive {slot} ({old})"));
         let (volid, log) = world
             .allocate_cloudinit(node, &storage, self.newid, self.format.as_deref())
@@ -234,7 +268,10 @@ impl CloneJob {
     ) -> Result<u64, String> {
         let old = drive.file.clone();
         world.check_volume(node, &old).map_err(|e| e.task_text())?;
-        let base: Volume = world.volume(node, &old).cloned().ok_or_else(|| format!("volume '{old}' does not exist"))?;
+        let base: Volume = world
+            .volume(node, &old)
+            .cloned()
+            .ok_or_else(|| format!("volume '{old}' does not exist"))?;
         let mut bytes = 0;
         let volid = if self.full {
             task.say(format!("create full clone of drive {slot} ({old})"));
@@ -250,7 +287,9 @@ impl CloneJob {
             volid
         } else {
             task.say(format!("create linked clone of drive {slot} ({old})"));
-            let volid = world.allocate_linked(node, &base, self.newid).map_err(|e| e.task_text())?;
+            let volid = world
+                .allocate_linked(node, &base, self.newid)
+                .map_err(|e| e.task_text())?;
             task.say(format!("clone {}: images, {}", old, volid));
             volid
         };
@@ -264,7 +303,11 @@ impl CloneJob {
     fn copy_ms(&self, world: &World, bytes: u64) -> u64 {
         let d = &world.durations;
         let plain = if self.full { d.clone } else { d.linked_clone };
-        let plain = if bytes > 0 || !self.full { plain - plain / 4 } else { plain };
+        let plain = if bytes > 0 || !self.full {
+            plain - plain / 4
+        } else {
+            plain
+        };
         let slowed = (bytes >> 10).checked_div(self.bwlimit).unwrap_or(0) * d.second;
         plain.max(slowed)
     }
@@ -288,7 +331,10 @@ impl CloneJob {
             }
         }
         let Some(vm) = world.vms.get_mut(&self.newid) else {
-            return Err(format!("Configuration file 'nodes/{node}/qemu-server/{}.conf' does not exist", self.newid));
+            return Err(format!(
+                "Configuration file 'nodes/{node}/qemu-server/{}.conf' does not exist",
+                self.newid
+            ));
         };
         vm.config = self.config.clone();
         if let Some(target) = self.target.clone().filter(|t| t != node) {
@@ -301,7 +347,12 @@ impl CloneJob {
     }
 
     fn copy_failed(&self, world: &World, node: &str, old: &str, new: &str) -> String {
-        let format = |volid: &str| world.volume(node, volid).map_or("raw", |v| v.format.as_str()).to_owned();
+        let format = |volid: &str| {
+            world
+                .volume(node, volid)
+                .map_or("raw", |v| v.format.as_str())
+                .to_owned()
+        };
         format!(
             "copy failed: command '/usr/bin/qemu-img convert -p -n -f {} -O {} {} zeroinit:{}' failed: exit code 1",
             format(old),
@@ -326,7 +377,11 @@ impl CloneJob {
     }
 
     pub(crate) fn abandon(&mut self, world: &mut World, node: &str) -> String {
-        let copying = self.made.iter().find(|(_, old, _)| !old.is_empty() && self.full).cloned();
+        let copying = self
+            .made
+            .iter()
+            .find(|(_, old, _)| !old.is_empty() && self.full)
+            .cloned();
         let text = match copying {
             Some((_, old, new)) => {
                 let text = self.copy_failed(world, node, &old, &new);

@@ -83,7 +83,10 @@ impl CreateJob {
                 .map(|(key, text)| (key.clone(), Drive::parse(text)))
                 .min_by_key(|(_, drive)| drive.is_cdrom())
                 .map(|(key, _)| key);
-            let nets = values.keys().find(|k| crate::simulator::props::net_index(k).is_some()).cloned();
+            let nets = values
+                .keys()
+                .find(|k| crate::simulator::props::net_index(k).is_some())
+                .cloned();
             let order: Vec<String> = device.into_iter().chain(nets).collect();
             values.insert("boot".to_owned(), print_boot_order(&order));
         }
@@ -93,9 +96,13 @@ impl CreateJob {
         if !values.contains_key("vmgenid") {
             values.insert("vmgenid".to_owned(), world.new_uuid());
         }
-        values.insert("meta".to_owned(), format!("creation-qemu=10.1.2,ctime={}", world.now_ms / 1000));
+        values.insert(
+            "meta".to_owned(),
+            format!("creation-qemu=10.1.2,ctime={}", world.now_ms / 1000),
+        );
         let image = GuestImage::default();
         let seed = world.next_random();
+        world.forget_guest(self.vmid);
         world.vms.insert(
             self.vmid,
             Vm {
@@ -168,7 +175,11 @@ impl DestroyJob {
     }
 
     fn destroy(&self, world: &mut World, task: &mut TaskView, node: &str) {
-        let volids = world.vms.get(&self.vmid).map(|vm| vm.config.volumes()).unwrap_or_default();
+        let volids = world
+            .vms
+            .get(&self.vmid)
+            .map(|vm| vm.config.volumes())
+            .unwrap_or_default();
         for volid in volids {
             let id = volid.split(':').next().unwrap_or_default();
             if world.storages.get(id).is_none() {
@@ -192,9 +203,12 @@ impl DestroyJob {
         }
         if self.unreferenced {
             let vmid = self.vmid;
-            world.volumes.retain(|v| v.vmid != vmid || (!v.node.is_empty() && v.node != node));
+            world
+                .volumes
+                .retain(|v| v.vmid != vmid || (!v.node.is_empty() && v.node != node));
         }
         world.vms.remove(&self.vmid);
+        world.forget_guest(self.vmid);
         for members in world.pools.values_mut() {
             members.remove(&self.vmid);
         }
@@ -354,9 +368,15 @@ impl World {
     pub(crate) fn remove_volume(&mut self, node: &str, volid: &str) -> Result<(), String> {
         let (id, name) = volid.split_once(':').unwrap_or((volid, ""));
         if let Some((kind @ ("iso" | "snippets" | "import" | "vztmpl"), file)) = name.split_once('/') {
-            let dir = self.content_dir(node, id, kind).ok_or_else(|| format!("storage '{id}' does not exist"))?;
-            return std::fs::remove_file(dir.join(file))
-                .map_err(|_| format!("unlink '{}' failed - No such file or directory", self.volume_path(volid)));
+            let dir = self
+                .content_dir(node, id, kind)
+                .ok_or_else(|| format!("storage '{id}' does not exist"))?;
+            return std::fs::remove_file(dir.join(file)).map_err(|_| {
+                format!(
+                    "unlink '{}' failed - No such file or directory",
+                    self.volume_path(volid)
+                )
+            });
         }
         if self.is_base_in_use(volid) {
             return Err(format!("base volume '{volid}' is still in use by linked cloned"));

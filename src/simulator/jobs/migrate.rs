@@ -91,7 +91,11 @@ impl MigrateJob {
     }
 
     fn move_volumes(&self, world: &mut World, task: &mut TaskView, node: &str) {
-        let volids = world.vms.get(&self.vmid).map(|vm| vm.config.volumes()).unwrap_or_default();
+        let volids = world
+            .vms
+            .get(&self.vmid)
+            .map(|vm| vm.config.volumes())
+            .unwrap_or_default();
         let renamed = self.target_storage.clone().filter(|s| s != "1");
         for volid in volids {
             let id = volid.split(':').next().unwrap_or_default().to_owned();

@@ -15,7 +15,7 @@ use super::world::World;
 /// A task's work.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Job {
-    Clone(clone::CloneJob),
+    Clone(Box<clone::CloneJob>),
     Power(power::PowerJob),
     Config(change::ConfigJob),
     Resize(change::ResizeJob),

@@ -181,7 +181,10 @@ impl PowerJob {
     fn after_shutdown(&mut self, world: &mut World, node: &str, now: u64) -> Step {
         world.power_off(self.vmid);
         world.apply_pending(node, self.vmid);
-        let again = world.vms.get_mut(&self.vmid).is_some_and(|vm| std::mem::take(&mut vm.reboot_requested));
+        let again = world
+            .vms
+            .get_mut(&self.vmid)
+            .is_some_and(|vm| std::mem::take(&mut vm.reboot_requested));
         if again && self.action == Action::Reboot {
             let start = Job::Power(Self::new(self.vmid, Action::Start));
             let upid = world.spawn("root@pam", node, "qmstart", &self.vmid.to_string(), start);
@@ -212,7 +215,13 @@ pub(crate) struct HaJob {
 
 impl HaJob {
     pub(crate) fn step(&mut self, world: &mut World, task: &mut TaskView, _now: u64) -> Step {
-        let upid = world.spawn("root@pam", &task.node, &self.kind, &self.vmid.to_string(), (*self.then).clone());
+        let upid = world.spawn(
+            "root@pam",
+            &task.node,
+            &self.kind,
+            &self.vmid.to_string(),
+            (*self.then).clone(),
+        );
         let at = world.now_ms + world.durations.stale;
         if let Some(task) = world.tasks.iter_mut().rev().find(|t| t.upid == upid) {
             task.due_ms = at;

@@ -25,7 +25,9 @@ pub(super) fn check_format(name: &str, text: &str) -> Result<(), String> {
             let ok = text.len() >= 2
                 && text.starts_with(|c: char| c.is_ascii_alphabetic())
                 && text.ends_with(|c: char| c.is_ascii_alphanumeric())
-                && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
+                && text
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
             fine(ok, &format!("storage ID '{text}' contains illegal characters"))
         }
         "pve-node" => fine(
@@ -35,12 +37,18 @@ pub(super) fn check_format(name: &str, text: &str) -> Result<(), String> {
         "pve-configid" => {
             let ok = text.len() >= 2
                 && text.starts_with(|c: char| c.is_ascii_alphabetic())
-                && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+                && text
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
             fine(ok, &format!("invalid configuration ID '{text}'"))
         }
-        "mac-addr" => fine(is_unicast_mac(text), "value does not look like a valid unicast MAC address"),
+        "mac-addr" => fine(
+            is_unicast_mac(text),
+            "value does not look like a valid unicast MAC address",
+        ),
         "urlencoded" => fine(
-            text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-%_.!~*'()".contains(&b)),
+            text.bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"-%_.!~*'()".contains(&b)),
             &format!("invalid urlencoded string: {text}"),
         ),
         "pve-volume-id" => fine(is_volume_id(text), &format!("unable to parse volume ID '{text}'")),

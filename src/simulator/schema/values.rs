@@ -323,4 +323,3 @@ pub(crate) const SMBIOS: &[Sub] = &[
     ),
     sub("version", Kind::Text(0)),
 ];
-
