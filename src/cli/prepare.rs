@@ -181,7 +181,7 @@ impl Loaded {
 
     /// Gives every machine the public keys that may log in to it: the control node's, made if it has none (`make`).
     pub fn authorize(&self, machines: &mut [Machine], make: bool) -> Result<(), Problems> {
-        let home = self.home();
+        let home = home();
         for machine in machines {
             let configured = machine.ssh.key.as_deref();
             let pair = if make {
