@@ -34,6 +34,7 @@ pub mod schema;
 mod shell_words;
 mod size;
 mod subnet;
+mod trust;
 mod variable_names;
 pub mod variables;
 
