@@ -161,6 +161,7 @@ pub(super) fn snippets(reader: &mut Reader<'_>, node: Option<&str>) -> Option<Sn
         Some((node, vars)) => node_ssh(reader, node, vars.as_ref()).map(Some),
     };
     Some(Snippets {
+        keep: reader.flag("vms_keep_snippets"),
         storage: storage?,
         local_path: local_path?,
         node_ssh: node_ssh?,

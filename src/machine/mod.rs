@@ -24,6 +24,7 @@ mod connection;
 mod disks;
 mod guest;
 mod hardware;
+mod mac;
 mod name_servers;
 mod names;
 mod nics;
@@ -398,6 +399,8 @@ pub struct SshTarget {
 pub struct Snippets {
     /// `vms_snippets_storage`, `local` by default.
     pub storage: StorageName,
+    /// `vms_keep_snippets`: the documents and `cicustom` stay after finalize.
+    pub keep: bool,
     /// `vms_snippets_path`: the storage's snippet folder as mounted on this control node; `None` goes over SSH.
     pub local_path: Option<PathBuf>,
     /// How to log in to the destination node: the inventory's host of the node's name; `None` asks the cluster for the

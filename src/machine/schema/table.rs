@@ -349,6 +349,13 @@ const PUBLISHING: &[Variable] = &[
     )
     .derived("none: the documents go over SSH to the node, as the inventory's host of the node's name")
     .rule("an absolute path; `~/` is the home directory"),
+    row(
+        "vms_keep_snippets",
+        "yes or no",
+        "Keep the documents on the node, and `cicustom` in the VM, when the drive is gone.",
+    )
+    .default("false")
+    .rule("they hold a password hash; without the drive Proxmox does not read them any more"),
     row("vms_dns", "text", "Where the guest's name is published.")
         .derived("`pihole` where its host and password are set, else `none`")
         .rule("`none` or `pihole`"),

@@ -1,0 +1,195 @@
+//! cloud-init: its verdict on the first boot, from exit code and JSON.
+//!
+//! Reboots during the first boot are expected: a guest that is away is waited for. "done" is no proof that the user-data
+//! was applied (22.4 says done for unparsable user-data); the login with our key, which got us here, is the second
+//! witness. The verified verdict is recorded and never asked again: once the drive is gone, cloud-init says `disabled`.
+
+use std::time::Duration;
+
+use crate::diagnose::Diagnostic;
+use crate::engine::event::StageName;
+use crate::engine::failure::Failure;
+use crate::engine::host::HostRun;
+use crate::engine::pace::Pace;
+use crate::engine::stage::{Seen, Stage, Wait};
+use crate::guest::cloud_init::Verdict;
+use crate::guest::probes;
+use crate::guest::remote::SshError;
+use crate::stage::Vm;
+use crate::stage::start::{Running, relearn};
+use crate::state::record::Phase;
+
+/// cloud-init is done, and its verdict is good.
+#[derive(Clone, Debug)]
+pub struct Initialized {
+    /// The VM.
+    pub vm: Vm,
+    /// The verdict in words.
+    pub verdict: String,
+    _made: (),
+}
+
+impl Initialized {
+    /// The verdict is on record already.
+    pub fn before(running: Running) -> Self {
+        Self {
+            vm: running.vm,
+            verdict: "on record".to_owned(),
+            _made: (),
+        }
+    }
+}
+
+/// How long one look waits on the guest for cloud-init's end before it asks.
+const WAIT: Duration = Duration::from_secs(3);
+
+/// The stage.
+pub struct CloudInit {
+    /// The guest runs commands.
+    pub running: Running,
+}
+
+impl Stage for CloudInit {
+    const NAME: StageName = StageName::CloudInit;
+    type Evidence = Initialized;
+
+    async fn observe(&self, run: &HostRun) -> Result<Seen<Initialized>, Failure> {
+        let waits = &run.machine.waits;
+        let probe = probes::cloud_init_status(WAIT, waits.cloud_init_command);
+        let command = probe.command(probes::cloud_init_budget(WAIT, waits.cloud_init_command));
+        let output = match run.on_guest(&command).await {
+            Ok(output) => output,
+            Err(SshError::HostKey { text, changed: true }) => {
+                relearn(run, &text)?;
+                return Ok(Seen::Pending(wait(run, "the guest is away (it restarts)")));
+            }
+            Err(error) if error.may_pass_while_booting() => {
+                return Ok(Seen::Pending(wait(run, &format!("the guest is away: {error}"))));
+            }
+            Err(error) => return Err(Failure::new(run.explain_guest(&error))),
+        };
+        let sample = match probe.read(&output) {
+            Ok(sample) => sample,
+            Err(error) => return Ok(Seen::Pending(wait(run, &error.to_string()))),
+        };
+        match sample.verdict() {
+            Verdict::Running { stage } => Ok(Seen::Pending(wait(run, stage.as_deref().unwrap_or("running")))),
+            Verdict::Done { .. } if sample.shutdown_scheduled => {
+                Ok(Seen::Pending(wait(run, "done, and a restart is scheduled")))
+            }
+            Verdict::Error { over: Some(false), .. } => {
+                Ok(Seen::Pending(wait(run, "reports an error while stages still run")))
+            }
+            Verdict::Done { warnings } => {
+                for warning in &warnings {
+                    run.warn(
+                        &Diagnostic::warning(
+                            "cloud-init/warning",
+                            format!("cloud-init on {}: {warning}", run.machine.host),
+                        )
+                        .help("a deprecated key still works today; mend the template that writes it"),
+                    );
+                }
+                let verdict = if warnings.is_empty() {
+                    "done"
+                } else {
+                    "done, with warnings"
+                };
+                Ok(Seen::Done(Initialized {
+                    vm: self.running.vm.clone(),
+                    verdict: verdict.to_owned(),
+                    _made: (),
+                }))
+            }
+            bad @ (Verdict::Degraded { .. }
+            | Verdict::Error { .. }
+            | Verdict::Disabled
+            | Verdict::NotInstalled
+            | Verdict::Unreadable(_)) => Err(Failure::new(self.explain(run, &bad))),
+        }
+    }
+
+    async fn act(&self, _run: &HostRun) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn settles(&self, initialized: &Initialized) -> Option<Phase> {
+        Some(Phase::Initialized {
+            vmid: initialized.vm.vmid,
+            uuid: initialized.vm.uuid.clone(),
+            node: initialized.vm.node.clone(),
+            verdict: initialized.verdict.clone(),
+        })
+    }
+
+    fn tell(&self, initialized: &Initialized) -> String {
+        initialized.verdict.clone()
+    }
+}
+
+impl CloudInit {
+    fn explain(&self, run: &HostRun, verdict: &Verdict) -> Diagnostic {
+        let host = &run.machine.host;
+        let (code, message, errors): (_, String, Vec<String>) = match verdict {
+            Verdict::Degraded { problems } => (
+                "cloud-init/degraded",
+                format!("cloud-init on {host} ended degraded"),
+                problems
+                    .iter()
+                    .map(|(level, text)| format!("{level}: {text}"))
+                    .collect(),
+            ),
+            Verdict::Error { errors, .. } => (
+                "cloud-init/error",
+                format!("cloud-init on {host} ended with an error"),
+                errors.clone(),
+            ),
+            Verdict::Disabled => (
+                "cloud-init/disabled",
+                format!("cloud-init on {host} is disabled: it found no data source, so the user-data was not applied"),
+                Vec::new(),
+            ),
+            Verdict::NotInstalled => (
+                "cloud-init/not-installed",
+                format!("there is no cloud-init on {host}"),
+                Vec::new(),
+            ),
+            Verdict::Unreadable(why) => (
+                "cloud-init/unreadable",
+                format!("cloud-init on {host} gave no readable status: {why}"),
+                Vec::new(),
+            ),
+            Verdict::Running { .. } | Verdict::Done { .. } => (
+                "cloud-init/unreadable",
+                format!("cloud-init on {host} is not over"),
+                Vec::new(),
+            ),
+        };
+        let mut diagnostic = Diagnostic::error(code, message)
+            .rule("only a clean end of cloud-init counts as created; the VM was left as it is");
+        for error in errors {
+            diagnostic = diagnostic.note(None, run.clean(&error));
+        }
+        diagnostic
+            .help(format!(
+                "on {host}: `cloud-init status --long`, /var/log/cloud-init.log and /var/log/cloud-init-output.log"
+            ))
+            .help("mend the cause there (or in the inventory and remove the VM), then run the same command again")
+    }
+}
+
+fn wait(run: &HostRun, detail: &str) -> Wait {
+    let waits = &run.machine.waits;
+    let host = &run.machine.host;
+    let late = Diagnostic::error("cloud-init/timeout", format!("cloud-init on {host} did not end within {} s", waits.cloud_init.as_secs()))
+        .note(None, format!("last seen: {}", run.clean(detail)))
+        .rule("the bound is vms_cloud_init_poll_retries x vms_cloud_init_poll_delay; one call may take vms_cloud_init_command_timeout")
+        .help(format!("on {host}: `cloud-init status --long`, /var/log/cloud-init.log and /var/log/cloud-init-output.log"))
+        .help("run the same command again to go on waiting");
+    Wait {
+        what: format!("cloud-init: {}", run.clean(detail)),
+        pace: Pace::CloudInit,
+        budget: waits.cloud_init,
+        late: Box::new(late),
+    }
+}

@@ -1,0 +1,236 @@
+//! The steps of finalize, each one change.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{NO_DRIVE, SHUTDOWN};
+use crate::diagnose::{Diagnostic, Exit};
+use crate::engine::event::StageName;
+use crate::engine::failure::Failure;
+use crate::engine::host::HostRun;
+use crate::engine::pace::Pace;
+use crate::guest::probes;
+use crate::proxmox::task::TaskFilter;
+use crate::proxmox::vm::View;
+use crate::stage::snippets::{self, cloud_init_keys};
+use crate::stage::trust::Trusted;
+use crate::stage::{Vm, finalize::verify};
+use crate::state::record::{FinalizeStep, Phase};
+
+const NAME: StageName = StageName::Finalize;
+const COMMAND: Duration = Duration::from_secs(20);
+
+/// Writes the checkpoint: what must be the same after the restart, and what must not.
+pub async fn begin(run: &HostRun, trusted: &Trusted) -> Result<(), Failure> {
+    let vm = &trusted.vm;
+    let config = run.api().vm_config(&vm.node, vm.vmid, View::Current).await?;
+    let drive = match config.cloudinit_drives().as_slice() {
+        [] => NO_DRIVE.to_owned(),
+        [one] => one.slot.to_string(),
+        several => {
+            let slots: Vec<String> = several.iter().map(|drive| drive.slot.to_string()).collect();
+            return Err(Failure::new(
+                Diagnostic::error(
+                    "finalize/ambiguous-drive",
+                    format!("VM {} has several cloud-init drives: {}", vm.vmid, slots.join(", ")),
+                )
+                .rule("the one drive to remove must be certain; nothing was removed")
+                .exit(Exit::Refused),
+            ));
+        }
+    };
+    let explain = |error| Failure::new(run.explain_guest(&error));
+    let probe = probes::boot_id();
+    let output = run.on_guest(&probe.command(COMMAND)).await.map_err(explain)?;
+    let boot_id = probe
+        .read(&output)
+        .map_err(|error| unreadable(run, &error.to_string()))?;
+    let addresses = verify::addresses(run).await?;
+    run.record_phase(Phase::Finalizing {
+        vmid: vm.vmid,
+        uuid: vm.uuid.clone(),
+        node: vm.node.clone(),
+        drive,
+        boot_id_before: Some(boot_id),
+        host_keys: trusted.host_keys.clone(),
+        addresses: addresses.into_iter().collect(),
+        step: FinalizeStep::Begun,
+    })
+}
+
+/// Switches cloud-init off on the guest.
+pub async fn switch_off(run: &HostRun) -> Result<(), Failure> {
+    let probe = probes::disable_cloud_init();
+    let output = run
+        .on_guest(&probe.command(COMMAND))
+        .await
+        .map_err(|error| Failure::new(run.explain_guest(&error)))?;
+    match probe.read(&output) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Failure::new(
+            Diagnostic::error(
+                "finalize/cloud-init-off",
+                format!(
+                    "cloud-init cannot be switched off on {}: {}",
+                    run.machine.host,
+                    run.clean(&error.to_string())
+                ),
+            )
+            .rule(
+                "without /etc/cloud/cloud-init.disabled some templates lose their address and host keys at the restart",
+            )
+            .help(format!(
+                "the user {} needs sudo without a password on the guest",
+                run.machine.ssh.user
+            )),
+        )),
+    }
+}
+
+/// Removes the drive, and the cloud-init keys that only it read.
+pub async fn remove_drive(run: &HostRun, vm: &Vm, drive: &str) -> Result<(), Failure> {
+    let config = run.api().vm_config(&vm.node, vm.vmid, View::Pending).await?;
+    let mut delete = Vec::new();
+    if drive != NO_DRIVE
+        && let Some(current) = drive.parse().ok().and_then(|slot| config.drive(slot))
+    {
+        if !current.is_cloudinit() {
+            return Err(Failure::new(
+                Diagnostic::error(
+                    "finalize/other-drive",
+                    format!(
+                        "{drive} of VM {} is not the cloud-init drive any more: {current}",
+                        vm.vmid
+                    ),
+                )
+                .rule("only the cloud-init drive that was seen is removed; nothing was removed")
+                .exit(Exit::Refused),
+            ));
+        }
+        delete.push(drive.to_owned());
+    }
+    if !run.machine.snippets.keep {
+        delete.extend(cloud_init_keys(run, &config));
+    }
+    if delete.is_empty() {
+        return Ok(());
+    }
+    Ok(run
+        .api()
+        .set_config(&vm.node, vm.vmid, config.digest.as_deref(), &[], &delete)
+        .await?)
+}
+
+/// Sees to it that the VM was power-cycled since the checkpoint: whatever an earlier run did is looked at first.
+pub async fn restart(run: &HostRun, vm: &Vm, drive: &str, boot_id_before: &str) -> Result<(), Failure> {
+    let status = run.api().vm_status(&vm.node, vm.vmid).await?;
+    if !status.running {
+        return start(run, vm).await;
+    }
+    wait_for_power_tasks(run, vm).await?;
+    if !drive_pending(run, vm, drive).await?
+        && verify::boot_id(run)
+            .await
+            .is_ok_and(|boot_id| boot_id != boot_id_before)
+    {
+        return Ok(());
+    }
+    power_cycle(run, vm).await
+}
+
+/// Whether the drive's removal still waits for a power cycle.
+async fn drive_pending(run: &HostRun, vm: &Vm, drive: &str) -> Result<bool, Failure> {
+    let pending = run.api().vm_pending(&vm.node, vm.vmid).await?;
+    Ok(pending.iter().any(|entry| entry.key == drive))
+}
+
+/// Waits for power tasks of an earlier run to end.
+async fn wait_for_power_tasks(run: &HostRun, vm: &Vm) -> Result<(), Failure> {
+    let filter = TaskFilter {
+        vmid: Some(vm.vmid),
+        running_only: true,
+        ..TaskFilter::default()
+    };
+    let tasks = run.api().tasks(&vm.node, &filter).await?;
+    for task in tasks
+        .iter()
+        .filter(|task| matches!(task.upid.kind(), "qmreboot" | "qmshutdown" | "qmstop" | "qmstart"))
+    {
+        // How it ends does not matter here: the state afterwards is looked at.
+        let _ = run
+            .follow(
+                NAME,
+                &task.upid,
+                &format!("an earlier {} of VM {}", task.upid.kind(), vm.vmid),
+            )
+            .await;
+    }
+    Ok(())
+}
+
+/// Power-cycles the VM through the API: an orderly reboot; if the guest ignores it, shutdown with force and start.
+pub async fn power_cycle(run: &HostRun, vm: &Vm) -> Result<(), Failure> {
+    run.shared.remote.forget(&run.machine.ssh);
+    let upid = run.api().reboot(&vm.node, vm.vmid, SHUTDOWN).await?;
+    let rebooted = run.follow(NAME, &upid, &format!("restart of VM {}", vm.vmid)).await;
+    if let Err(failure) = rebooted {
+        if run.shared.cancel.is_cancelled() {
+            return Err(failure);
+        }
+        run.warn(
+            &Diagnostic::warning(
+                "finalize/ignores-shutdown",
+                format!(
+                    "VM {} did not follow the reboot: {}",
+                    vm.vmid, failure.diagnostic.message
+                ),
+            )
+            .rule("it is shut down with force now, and started again"),
+        );
+        let upid = run.api().shutdown(&vm.node, vm.vmid, SHUTDOWN, true).await?;
+        run.follow(NAME, &upid, &format!("shutdown of VM {}", vm.vmid)).await?;
+        return start(run, vm).await;
+    }
+    came_back(run, vm).await
+}
+
+/// After the reboot task the VM is stopped for a moment, and a second task of Proxmox's own starts it. If that does not
+/// happen, we start it.
+async fn came_back(run: &HostRun, vm: &Vm) -> Result<(), Failure> {
+    let since = Instant::now();
+    loop {
+        if run.api().vm_status(&vm.node, vm.vmid).await?.running {
+            return Ok(());
+        }
+        if since.elapsed() >= Duration::from_secs(20) {
+            return start(run, vm).await;
+        }
+        tokio::time::sleep(Pace::Task.pause(since.elapsed())).await;
+    }
+}
+
+async fn start(run: &HostRun, vm: &Vm) -> Result<(), Failure> {
+    run.shared.remote.forget(&run.machine.ssh);
+    let upid = run.api().start(&vm.node, vm.vmid).await?;
+    match run.follow(NAME, &upid, &format!("start of VM {}", vm.vmid)).await {
+        Err(failure) if failure.diagnostic.message.ends_with("already running") => Ok(()),
+        other => other,
+    }
+}
+
+/// Removes the snippets: they hold a password hash, and nothing refers to them now.
+pub async fn remove_snippets(run: &HostRun, vm: &Vm) -> Result<(), Failure> {
+    snippets::remove(run, &vm.node).await
+}
+
+fn unreadable(run: &HostRun, detail: &str) -> Failure {
+    Failure::new(Diagnostic::error(
+        "guest/unreadable",
+        format!(
+            "{} gave an answer that cannot be read: {}",
+            run.machine.host,
+            run.clean(detail)
+        ),
+    ))
+}
