@@ -157,6 +157,34 @@ pub(crate) fn find<'a>(params: &[&'a [Param]], key: &str) -> Option<&'a Param> {
     all().find(|p| p.name.strip_suffix("[n]") == Some(family) && index <= greatest_index(family))
 }
 
+/// A call and what it takes, the parts of its path among it.
+#[derive(Clone, Debug)]
+pub struct CallFacts {
+    /// `GET`
+    pub method: &'static str,
+    /// `/nodes/{node}/qemu`
+    pub path: &'static str,
+    /// The parameters.
+    pub params: Vec<Param>,
+}
+
+/// Every call that the simulator knows.
+pub fn calls() -> Vec<CallFacts> {
+    super::api::routes::ROUTES
+        .iter()
+        .map(|route| {
+            let parts = route.path.split('/').filter_map(|p| p.strip_prefix('{')?.strip_suffix('}'));
+            let mut params: Vec<Param> = parts.map(super::api::routes::path_param).collect();
+            params.extend(route.params.iter().flat_map(|list| list.iter()).copied());
+            CallFacts {
+                method: route.method,
+                path: route.path,
+                params,
+            }
+        })
+        .collect()
+}
+
 /// Whether a key may stand in a VM's config (what `delete` takes).
 pub(crate) fn is_config_key(key: &str) -> bool {
     find(&[tables::CONFIG], key).is_some()
