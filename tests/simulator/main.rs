@@ -2,4 +2,6 @@
 
 mod behaviour;
 mod contract;
+mod recordings;
+mod replay_world;
 mod support;
