@@ -141,10 +141,7 @@ impl World {
             let (volid, _) = self
                 .allocate_cloudinit(&node, storage, spec.vmid, None)
                 .map_err(|e| format!("VM {}: {}", spec.vmid, e.message))?;
-            values.insert(
-                slot.clone(),
-                format!("{volid},media=cdrom"),
-            );
+            values.insert(slot.clone(), format!("{volid},media=cdrom"));
         }
         if !values.contains_key("smbios1") {
             values.insert("smbios1".to_owned(), format!("uuid={}", self.new_uuid()));

@@ -173,7 +173,10 @@ pub fn calls() -> Vec<CallFacts> {
     super::api::routes::ROUTES
         .iter()
         .map(|route| {
-            let parts = route.path.split('/').filter_map(|p| p.strip_prefix('{')?.strip_suffix('}'));
+            let parts = route
+                .path
+                .split('/')
+                .filter_map(|p| p.strip_prefix('{')?.strip_suffix('}'));
             let mut params: Vec<Param> = parts.map(super::api::routes::path_param).collect();
             params.extend(route.params.iter().flat_map(|list| list.iter()).copied());
             CallFacts {
@@ -211,6 +214,14 @@ pub(crate) fn validate(
 ) -> Result<Vec<(String, String)>, ApiError> {
     let mut errors: Vec<(String, String)> = Vec::new();
     let mut checked = Vec::new();
+    if let Some((key, _)) = given
+        .iter()
+        .find(|(key, value)| value.is_null() && find(params, key).is_some())
+    {
+        return Err(ApiError::failed(format!(
+            "unable to parse value of '{key}' - got undefined value"
+        )));
+    }
     for (key, value) in given {
         match find(params, key).filter(|p| p.since <= major) {
             None => errors.push((
@@ -257,7 +268,7 @@ pub(crate) fn validate(
 fn as_texts(param: &Param, value: &Value) -> Result<Vec<String>, String> {
     let type_name = match param.kind {
         Kind::Bool => "boolean",
-        Kind::Int(..) => "integer",
+        Kind::Int(..) | Kind::Format("pve-vmid", _) => "integer",
         Kind::Number(..) => "number",
         Kind::List => "array",
         Kind::Text(_) | Kind::Enum(_) | Kind::Pattern(_) | Kind::Format(..) | Kind::Props(_) => "string",

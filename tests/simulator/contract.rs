@@ -16,7 +16,10 @@ pub fn reference(path: &str) -> Option<PathBuf> {
     if path.exists() {
         return Some(path);
     }
-    eprintln!("SKIPPED: there is no {} ($VMWRIGHT_REFERENCE names the directory)", path.display());
+    eprintln!(
+        "SKIPPED: there is no {} ($VMWRIGHT_REFERENCE names the directory)",
+        path.display()
+    );
     None
 }
 
@@ -32,7 +35,11 @@ fn differences(formats: &Value, name: &str, ours: &Kind, optional: bool, theirs:
             found.push(format!("{name}: {what} is {ours}, the schema says {theirs}"));
         }
     };
-    expect("optional", Value::from(optional), Value::from(theirs["optional"] == true));
+    expect(
+        "optional",
+        Value::from(optional),
+        Value::from(theirs["optional"] == true),
+    );
     let kind = match ours {
         Kind::Bool => "boolean",
         Kind::Int(..) | Kind::Format("pve-vmid", _) => "integer",
@@ -83,7 +90,13 @@ fn sub_differences(formats: &Value, name: &str, subs: &[Sub], format: &Value) ->
                 if sub.default_key != (facts["default_key"] == 1) {
                     found.push(format!("{name}.{key}: default key"));
                 }
-                found.extend(differences(formats, &format!("{name}.{key}"), &sub.kind, sub.optional, &facts));
+                found.extend(differences(
+                    formats,
+                    &format!("{name}.{key}"),
+                    &sub.kind,
+                    sub.optional,
+                    &facts,
+                ));
             }
         }
     }
@@ -117,7 +130,10 @@ fn compare(all: &Value, version: &str, route: &str, ours: &[&Param]) -> Vec<Stri
     for param in ours.iter().filter(|p| !theirs.contains_key(p.name)) {
         found.push(format!("{} is not in the schema", param.name));
     }
-    found.into_iter().map(|text| format!("{version} {route}: {text}")).collect()
+    found
+        .into_iter()
+        .map(|text| format!("{version} {route}: {text}"))
+        .collect()
 }
 
 #[test]
@@ -141,14 +157,32 @@ fn every_parameter_is_as_the_published_schema_says() {
         let names = |params: &[&Param]| -> Vec<String> { params.iter().map(|p| p.name.to_owned()).collect() };
         if let Some(theirs) = schema_of(&all, "8.4.5", &route) {
             let ours = names(&before);
-            wrong.extend(theirs.keys().filter(|k| !ours.contains(k)).map(|k| format!("8.4.5 {route}: {k} is missing")));
-            wrong.extend(ours.iter().filter(|k| !theirs.contains_key(*k)).map(|k| format!("8.4.5 {route}: {k} is too much")));
+            wrong.extend(
+                theirs
+                    .keys()
+                    .filter(|k| !ours.contains(k))
+                    .map(|k| format!("8.4.5 {route}: {k} is missing")),
+            );
+            wrong.extend(
+                ours.iter()
+                    .filter(|k| !theirs.contains_key(*k))
+                    .map(|k| format!("8.4.5 {route}: {k} is too much")),
+            );
         }
     }
-    eprintln!("{} calls with {compared} parameters compared with the schema of 9.2.3 and 8.4.5", routes.len());
+    eprintln!(
+        "{} calls with {compared} parameters compared with the schema of 9.2.3 and 8.4.5",
+        routes.len()
+    );
     assert!(wrong.is_empty(), "{}\n{} differences", wrong.join("\n"), wrong.len());
     let greatest = &all["_about"]["indexed_max"];
-    for family in ["ide", "sata", "scsi", "virtio", "unused", "net", "ipconfig", "serial", "parallel"] {
-        assert_eq!(greatest[format!("{family}[n]")], format!("0-{}", greatest_index(family)), "{family}");
+    for family in [
+        "ide", "sata", "scsi", "virtio", "unused", "net", "ipconfig", "serial", "parallel",
+    ] {
+        assert_eq!(
+            greatest[format!("{family}[n]")],
+            format!("0-{}", greatest_index(family)),
+            "{family}"
+        );
     }
 }
