@@ -74,7 +74,10 @@ pub struct Run {
 impl Run {
     /// Both streams, for messages of failed assertions.
     pub fn all(&self) -> String {
-        format!("exit code {}\n--- stdout\n{}\n--- stderr\n{}", self.code, self.stdout, self.stderr)
+        format!(
+            "exit code {}\n--- stdout\n{}\n--- stderr\n{}",
+            self.code, self.stdout, self.stderr
+        )
     }
 
     /// The exit code is this one.
@@ -86,7 +89,11 @@ impl Run {
     /// Standard output or standard error contains this.
     #[track_caller]
     pub fn assert_says(&self, text: &str) {
-        assert!(self.stdout.contains(text) || self.stderr.contains(text), "{text:?} is not in\n{}", self.all());
+        assert!(
+            self.stdout.contains(text) || self.stderr.contains(text),
+            "{text:?} is not in\n{}",
+            self.all()
+        );
     }
 }
 
@@ -129,9 +136,16 @@ impl Site {
         let [a, b, c] = self.net;
         let hosts = hosts.join("\n");
         let nodes: String = self.sim.handle().look(|world| {
-            world.nodes.iter().map(|(name, node)| format!("{name} ansible_host={}\n", node.ip)).collect()
+            world
+                .nodes
+                .iter()
+                .map(|(name, node)| format!("{name} ansible_host={}\n", node.ip))
+                .collect()
         });
-        self.write("inventory/hosts.ini", &format!("[vms]\n{hosts}\n\n[proxmox_nodes]\n{nodes}"));
+        self.write(
+            "inventory/hosts.ini",
+            &format!("[vms]\n{hosts}\n\n[proxmox_nodes]\n{nodes}"),
+        );
         let api = self.sim.api_address();
         let ca = self.sim.ca_file();
         let addresses: String = ["web-0", "web-1", "web-2", "web-3", "db-0"]
@@ -139,7 +153,11 @@ impl Site {
             .enumerate()
             .map(|(index, name)| format!("  {name}: {a}.{b}.{c}.{}\n", index + 100))
             .collect();
-        let pihole = self.sim.pihole().map(|door| door.address().to_string()).unwrap_or_default();
+        let pihole = self
+            .sim
+            .pihole()
+            .map(|door| door.address().to_string())
+            .unwrap_or_default();
         self.write(
             "inventory/group_vars/all.yml",
             &format!(
@@ -159,12 +177,18 @@ impl Site {
                 key = self.path("id_ed25519").display(),
             ),
         );
-        self.write("inventory/group_vars/vms.yml", &format!("vms_os: debian_12\n{vms}vms_config:\n{vms_config}"));
+        self.write(
+            "inventory/group_vars/vms.yml",
+            &format!("vms_os: debian_12\n{vms}vms_config:\n{vms_config}"),
+        );
         self.write(
             "inventory/group_vars/proxmox_nodes.yml",
             "ansible_user: root\nansible_ssh_common_args: -o StrictHostKeyChecking=accept-new\n",
         );
-        self.write("inventory/vmwright.yaml", "state_dir: ../state\nknown_hosts: ../known_hosts\n");
+        self.write(
+            "inventory/vmwright.yaml",
+            "state_dir: ../state\nknown_hosts: ../known_hosts\n",
+        );
     }
 
     /// A path in the site's directory.
@@ -223,7 +247,11 @@ impl Site {
 
     /// The changes that were asked of the API so far: everything but GET.
     pub fn changes(&self) -> Vec<RequestRecord> {
-        self.sim.requests().into_iter().filter(|request| request.method != "GET").collect()
+        self.sim
+            .requests()
+            .into_iter()
+            .filter(|request| request.method != "GET")
+            .collect()
     }
 
     /// The names of VMs (templates left out) with their numbers.
@@ -242,7 +270,11 @@ impl Site {
     pub fn config(&self, name: &str) -> Vec<(String, String)> {
         self.sim.handle().look(|world| {
             let vm = world.vms.values().find(|vm| vm.name() == name).unwrap();
-            vm.config.current.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
+            vm.config
+                .current
+                .iter()
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect()
         })
     }
 
