@@ -44,9 +44,15 @@ impl Machines for World {
     }
     fn each_guest(&self, look: &mut dyn FnMut(u32, &mut Guest)) {
         let now = self.clock.now_ms();
+        let mut happened = false;
         for (vmid, guest) in self.guests.lock().unwrap().iter_mut() {
+            let before = guest.revision();
             guest.advance(now);
+            happened |= guest.revision() != before;
             look(*vmid, guest);
+        }
+        if happened {
+            self.changed.send_modify(|n| *n += 1);
         }
     }
     fn change_guest(&self, vmid: u32, change: &mut dyn FnMut(&mut Guest)) -> bool {
@@ -392,6 +398,49 @@ async fn the_node_is_a_jump_host() {
         .ssh_as("ops", lab.guest, &lab.key, &["-o", &proxy], "hostname", b"")
         .await;
     assert_eq!(output.stdout, b"web-0\n", "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bounded_scripts_with_sudo_do_what_they_say() {
+    let lab = lab(quick()).await;
+    lab.started().await;
+    let disable =
+        "f=/etc/cloud/cloud-init.disabled; [ -e \"$f\" ] || { echo off > \"$f\" && sync \"$f\"; }; cat \"$f\"";
+    assert_eq!(
+        lab.says(&format!("sudo -n timeout -k 5 10 sh -c '{disable}'")).await,
+        "off\n"
+    );
+    let file = lab.dir.path().join("world/guests/101/etc/cloud/cloud-init.disabled");
+    assert!(file.exists());
+    let late = lab.ssh("timeout -k 1 0.1 sh -c 'sleep 5'").await;
+    assert_eq!(late.status.code(), Some(124));
+    let keys = lab
+        .says("for f in /etc/ssh/ssh_host_*_key.pub; do cut -d\" \" -f1,2 \"$f\"; done")
+        .await;
+    let mut shown: Vec<&str> = keys.lines().collect();
+    let mut served = lab.doors.host_keys(lab.guest.ip(), lab.guest.port()).unwrap();
+    shown.sort_unstable();
+    served.sort();
+    assert_eq!(shown, served);
+    let addresses: serde_json::Value = serde_json::from_str(&lab.says("ip -j -4 addr show").await).unwrap();
+    assert_eq!(addresses[1]["addr_info"][0]["local"], lab.guest.ip().to_string());
+    assert_eq!(
+        lab.says("hostname -f; hostname -I; uname -n").await,
+        format!("web-0\n{} \nweb-0\n", lab.guest.ip())
+    );
+    let scan = Command::new("ssh-keyscan")
+        .args([
+            "-T",
+            "5",
+            "-p",
+            &lab.guest.port().to_string(),
+            &lab.guest.ip().to_string(),
+        ])
+        .output()
+        .await
+        .unwrap();
+    let scanned = String::from_utf8_lossy(&scan.stdout).into_owned();
+    assert!(served.iter().all(|key| scanned.contains(key)), "{scanned}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

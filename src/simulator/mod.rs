@@ -30,6 +30,7 @@ mod jobs;
 mod keep;
 pub mod pihole;
 mod props;
+pub mod rootfs;
 pub mod schema;
 pub mod shell;
 pub mod spec;
@@ -337,6 +338,14 @@ impl ssh::Machines for Handle {
 
     fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
+    }
+
+    fn next_event(&self) -> Option<u64> {
+        self.world().next_event()
+    }
+
+    fn node_online(&self, name: &str) -> bool {
+        self.world().node_online(name)
     }
 
     fn each_guest(&self, look: &mut dyn FnMut(u32, &mut guest::Guest)) {

@@ -129,7 +129,7 @@ hostname)
     "" | -s | --short) show "$SIM_ROOT/proc/sys/kernel/hostname" ;;
     -f | --fqdn | --long) show "$sim/fqdn" ;;
     -d) sed 's/^[^.]*\.*//' "$sim/fqdn" ;;
-    -I) section "$sim/ip" oneline | awk '$2 != "lo:" { split($4, a, "/"); printf "%s ", a[1] } END { print "" }' ;;
+    -I) section "$sim/ip" oneline | awk '$2 != "lo" { split($4, a, "/"); printf "%s ", a[1] } END { print "" }' ;;
     esac
     ;;
 hostnamectl) echo "Static hostname: $(show "$SIM_ROOT/proc/sys/kernel/hostname")" ;;

@@ -1,4 +1,4 @@
-//! What a guest makes of its cloud-init documents: pure reading of user-data, network-config and meta-data.
+//! What a guest makes of its user-data and meta-data: pure. The network has a file of its own.
 //!
 //! The rules are cloud-init's as measured on 22.4.2 and 25.1.4: user-data without the `#cloud-config` line, or which is not
 //! YAML, is not applied at all; a network-config that is not YAML leaves the guest to DHCP; wrong types are errors of the
@@ -114,109 +114,19 @@ pub struct UserData {
 }
 
 /// The top-level keys of cloud-config that the two versions know.
-const KNOWN_KEYS: &[&str] = &[
-    "allow_public_ssh_keys",
-    "ansible",
-    "apk_repos",
-    "apt",
-    "apt_pipelining",
-    "apt_preserve_sources_list",
-    "apt_reboot_if_required",
-    "apt_update",
-    "apt_upgrade",
-    "authkey_hash",
-    "autoinstall",
-    "bootcmd",
-    "byobu_by_default",
-    "ca-certs",
-    "ca_certs",
-    "chef",
-    "chpasswd",
-    "cloud_config_modules",
-    "cloud_final_modules",
-    "cloud_init_modules",
-    "create_hostname_file",
-    "datasource",
-    "datasource_list",
-    "debug",
-    "device_aliases",
-    "disable_ec2_metadata",
-    "disable_root",
-    "disable_root_opts",
-    "disk_setup",
-    "drivers",
-    "fan",
-    "final_message",
-    "fqdn",
-    "fs_setup",
-    "groups",
-    "growpart",
-    "hostname",
-    "keyboard",
-    "landscape",
-    "launch-index",
-    "locale",
-    "locale_configfile",
-    "lxd",
-    "manage_etc_hosts",
-    "manage_resolv_conf",
-    "mcollective",
-    "merge_how",
-    "merge_type",
-    "migrate",
-    "mount_default_fields",
-    "mounts",
-    "network",
-    "no_ssh_fingerprints",
-    "ntp",
-    "output",
-    "package_reboot_if_required",
-    "package_update",
-    "package_upgrade",
-    "packages",
-    "password",
-    "phone_home",
-    "power_state",
-    "prefer_fqdn_over_hostname",
-    "preserve_hostname",
-    "puppet",
-    "random_seed",
-    "reporting",
-    "resize_rootfs",
-    "resolv_conf",
-    "rh_subscription",
-    "rsyslog",
-    "runcmd",
-    "salt_minion",
-    "snap",
-    "spacewalk",
-    "ssh",
-    "ssh_authorized_keys",
-    "ssh_deletekeys",
-    "ssh_fp_console_blacklist",
-    "ssh_genkeytypes",
-    "ssh_import_id",
-    "ssh_key_console_blacklist",
-    "ssh_keys",
-    "ssh_publish_hostkeys",
-    "ssh_pwauth",
-    "ssh_quiet_keygen",
-    "swap",
-    "system_info",
-    "timezone",
-    "ubuntu_advantage",
-    "ubuntu_pro",
-    "updates",
-    "user",
-    "users",
-    "vendor_data",
-    "version",
-    "wireguard",
-    "write_files",
-    "yum_repo_dir",
-    "yum_repos",
-    "zypper",
-];
+const KNOWN_KEYS: &str = "\
+    allow_public_ssh_keys ansible apk_repos apt apt_pipelining apt_preserve_sources_list apt_reboot_if_required \
+    apt_update apt_upgrade authkey_hash autoinstall bootcmd byobu_by_default ca-certs ca_certs chef chpasswd \
+    cloud_config_modules cloud_final_modules cloud_init_modules create_hostname_file datasource datasource_list \
+    debug device_aliases disable_ec2_metadata disable_root disable_root_opts disk_setup drivers fan final_message \
+    fqdn fs_setup groups growpart hostname keyboard landscape launch-index locale locale_configfile lxd \
+    manage_etc_hosts manage_resolv_conf mcollective merge_how merge_type migrate mount_default_fields mounts \
+    network no_ssh_fingerprints ntp output package_reboot_if_required package_update package_upgrade packages \
+    password phone_home power_state prefer_fqdn_over_hostname preserve_hostname puppet random_seed reporting \
+    resize_rootfs resolv_conf rh_subscription rsyslog runcmd salt_minion snap spacewalk ssh ssh_authorized_keys \
+    ssh_deletekeys ssh_fp_console_blacklist ssh_genkeytypes ssh_import_id ssh_key_console_blacklist ssh_keys \
+    ssh_publish_hostkeys ssh_pwauth ssh_quiet_keygen swap system_info timezone ubuntu_advantage ubuntu_pro updates \
+    user users vendor_data version wireguard write_files yum_repo_dir yum_repos zypper";
 
 /// Reads user-data as cloud-init does. `default_user` is the image's.
 pub fn user_data(text: &str, default_user: &str) -> UserData {
@@ -268,7 +178,10 @@ fn cloud_config(config: &serde_json::Map<String, Value>, default_user: &str) -> 
             .collect(),
         ..UserData::default()
     };
-    if config.keys().any(|key| !KNOWN_KEYS.contains(&key.as_str())) {
+    if config
+        .keys()
+        .any(|key| !KNOWN_KEYS.split(' ').any(|known| known == key))
+    {
         data.warnings.push(
             "cloud-config failed schema validation! You may run 'sudo cloud-init schema --system' to check the details."
                 .to_owned(),
@@ -451,190 +364,6 @@ fn fails(command: &Value) -> bool {
     }
 }
 
-/// An interface as the guest configures it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Interface {
-    /// Its name in the guest.
-    pub name: String,
-    /// Its hardware address, upper case; empty where the cluster told none.
-    pub mac: String,
-    /// `address/prefix`.
-    pub addresses: Vec<String>,
-    /// Asks DHCP.
-    pub dhcp: bool,
-    /// Default gateways.
-    pub gateways: Vec<String>,
-    /// Name servers.
-    pub nameservers: Vec<String>,
-    /// MTU.
-    pub mtu: Option<u64>,
-}
-
-/// A network device: name without any renaming (slot 18 is net0) and hardware address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Device {
-    /// `ens18`.
-    pub name: String,
-    /// `BC:24:11:..`, upper case.
-    pub mac: String,
-}
-
-/// The effect of a network-config.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Network {
-    /// Configured interfaces: only those whose device exists.
-    pub interfaces: Vec<Interface>,
-    /// Recoverable warnings.
-    pub warnings: Vec<String>,
-}
-
-/// Reads network-config (version 2, version 1, each also under a top key `network`). With no `devices` known, every entry
-/// is taken to fit. A text that is absent or no YAML gives DHCP on the first device.
-pub fn network_data(text: &str, devices: &[Device]) -> Network {
-    let fallback = || {
-        let first = devices.first();
-        vec![Interface {
-            name: first.map_or_else(|| "eth0".to_owned(), |d| d.name.clone()),
-            mac: first.map(|d| d.mac.clone()).unwrap_or_default(),
-            dhcp: true,
-            ..Interface::default()
-        }]
-    };
-    if text.trim().is_empty() {
-        return Network {
-            interfaces: fallback(),
-            warnings: Vec::new(),
-        };
-    }
-    let config = match yaml(text) {
-        Ok(config) => config,
-        Err(problem) => {
-            return Network {
-                interfaces: fallback(),
-                warnings: vec![format!(
-                    "Failed loading yaml blob. Invalid format at line {} column {}: \"{}\"",
-                    problem.line, problem.column, problem.text
-                )],
-            };
-        }
-    };
-    let config = config.get("network").unwrap_or(&config);
-    let interfaces = match config.get("version").and_then(Value::as_u64) {
-        Some(1) => version_1(config, devices),
-        _ => version_2(config, devices),
-    };
-    Network {
-        interfaces,
-        warnings: Vec::new(),
-    }
-}
-
-fn version_2(config: &Value, devices: &[Device]) -> Vec<Interface> {
-    let Some(ethernets) = config.get("ethernets").and_then(Value::as_object) else {
-        return Vec::new();
-    };
-    let mut found = Vec::new();
-    for (id, entry) in ethernets {
-        let matched = entry.get("match");
-        let wanted_mac = matched
-            .and_then(|m| text_of(m.get("macaddress")))
-            .map(|m| m.to_uppercase());
-        let wanted_name = matched.and_then(|m| text_of(m.get("name")));
-        let device = devices.iter().find(|d| match (&wanted_mac, &wanted_name) {
-            (Some(mac), _) => d.mac == *mac,
-            (None, Some(pattern)) => glob(pattern, &d.name),
-            (None, None) => d.name == *id,
-        });
-        if device.is_none() && !devices.is_empty() {
-            continue;
-        }
-        let own = device.map_or_else(|| id.clone(), |d| d.name.clone());
-        let routes = list_of(entry.get("routes"));
-        let mut gateways: Vec<String> = routes
-            .iter()
-            .filter(|r| matches!(text_of(r.get("to")).as_deref(), Some("default" | "0.0.0.0/0" | "::/0")))
-            .filter_map(|r| text_of(r.get("via")))
-            .collect();
-        gateways.extend(
-            ["gateway4", "gateway6"]
-                .iter()
-                .filter_map(|key| text_of(entry.get(*key))),
-        );
-        found.push(Interface {
-            name: text_of(entry.get("set-name")).unwrap_or(own),
-            mac: device.map(|d| d.mac.clone()).or(wanted_mac).unwrap_or_default(),
-            addresses: list_of(entry.get("addresses")).iter().filter_map(address_of).collect(),
-            dhcp: entry.get("dhcp4").and_then(Value::as_bool) == Some(true),
-            gateways,
-            nameservers: entry
-                .get("nameservers")
-                .map(|n| names_of(n.get("addresses")))
-                .unwrap_or_default(),
-            mtu: entry.get("mtu").and_then(Value::as_u64),
-        });
-    }
-    found
-}
-
-/// An address of version 2 is a text, or a map with the text as its key.
-fn address_of(value: &Value) -> Option<String> {
-    value
-        .as_object()
-        .and_then(|map| map.keys().next().cloned())
-        .or_else(|| text_of(Some(value)))
-}
-
-fn version_1(config: &Value, devices: &[Device]) -> Vec<Interface> {
-    let entries = list_of(config.get("config"));
-    let nameservers: Vec<String> = entries
-        .iter()
-        .filter(|e| e.get("type").and_then(Value::as_str) == Some("nameserver"))
-        .flat_map(|e| names_of(e.get("address")))
-        .collect();
-    let mut found = Vec::new();
-    for entry in entries
-        .iter()
-        .filter(|e| e.get("type").and_then(Value::as_str) == Some("physical"))
-    {
-        let mac = text_of(entry.get("mac_address")).unwrap_or_default().to_uppercase();
-        let name = text_of(entry.get("name")).unwrap_or_else(|| "eth0".to_owned());
-        let known = devices
-            .iter()
-            .any(|d| if mac.is_empty() { d.name == name } else { d.mac == mac });
-        if !known && !devices.is_empty() {
-            continue;
-        }
-        let mut interface = Interface {
-            name,
-            mac,
-            nameservers: nameservers.clone(),
-            mtu: entry.get("mtu").and_then(Value::as_u64),
-            ..Interface::default()
-        };
-        for subnet in list_of(entry.get("subnets")) {
-            match subnet.get("type").and_then(Value::as_str) {
-                Some("dhcp" | "dhcp4") => interface.dhcp = true,
-                _ => interface.addresses.extend(static_address(&subnet)),
-            }
-            interface.gateways.extend(text_of(subnet.get("gateway")));
-        }
-        found.push(interface);
-    }
-    found
-}
-
-fn static_address(subnet: &Value) -> Option<String> {
-    let address = text_of(subnet.get("address"))?;
-    if address.contains('/') {
-        return Some(address);
-    }
-    let mask = text_of(subnet.get("netmask"))?;
-    let bits = mask
-        .parse::<std::net::Ipv4Addr>()
-        .map_or_else(|_| mask.parse::<u32>().ok(), |mask| Some(u32::from(mask).count_ones()))?;
-    Some(format!("{address}/{bits}"))
-}
-
 /// `instance-id` and `local-hostname` of meta-data.
 pub fn meta_data(text: &str) -> BTreeMap<String, String> {
     let Ok(Value::Object(map)) = yaml(text) else {
@@ -645,7 +374,7 @@ pub fn meta_data(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-fn text_of(value: Option<&Value>) -> Option<String> {
+pub(super) fn text_of(value: Option<&Value>) -> Option<String> {
     match value? {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
@@ -654,7 +383,7 @@ fn text_of(value: Option<&Value>) -> Option<String> {
     }
 }
 
-fn list_of(value: Option<&Value>) -> Vec<Value> {
+pub(super) fn list_of(value: Option<&Value>) -> Vec<Value> {
     match value {
         Some(Value::Array(items)) => items.clone(),
         Some(_) | None => Vec::new(),
@@ -662,7 +391,7 @@ fn list_of(value: Option<&Value>) -> Vec<Value> {
 }
 
 /// A list, or a text with commas.
-fn names_of(value: Option<&Value>) -> Vec<String> {
+pub(super) fn names_of(value: Option<&Value>) -> Vec<String> {
     match value {
         Some(Value::String(text)) => text
             .split(',')
@@ -673,23 +402,9 @@ fn names_of(value: Option<&Value>) -> Vec<String> {
     }
 }
 
-/// `*` at the end is all that netplan configurations use in practice.
-fn glob(pattern: &str, name: &str) -> bool {
-    pattern
-        .strip_suffix('*')
-        .map_or(pattern == name, |start| name.starts_with(start))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn devices() -> Vec<Device> {
-        vec![Device {
-            name: "ens18".to_owned(),
-            mac: "BC:24:11:00:00:01".to_owned(),
-        }]
-    }
 
     #[test]
     fn a_cloud_config_gives_users_files_and_names() {
@@ -754,30 +469,6 @@ mod tests {
         );
         assert!(owner.init_errors[0].contains("nobody-here"));
         assert_eq!(user_data("#cloud-config\nno_such_key: 1\n", "d").warnings.len(), 1);
-    }
-
-    #[test]
-    fn only_entries_whose_device_exists_are_configured() {
-        let by_name = "#cloud-config\nnetwork:\n  version: 2\n  ethernets:\n    ens18:\n      addresses: [127.9.0.1/8]\n      routes: [{to: 0.0.0.0/0, via: 127.0.0.1}]\n    ens99: {addresses: [127.9.0.2/8]}\n";
-        let network = network_data(by_name, &devices());
-        assert_eq!(network.interfaces.len(), 1);
-        assert_eq!(network.interfaces[0].addresses, ["127.9.0.1/8"]);
-        assert_eq!(network.interfaces[0].gateways, ["127.0.0.1"]);
-        let by_mac = "version: 2\nethernets: {net0: {match: {macaddress: 'bc:24:11:00:00:01'}, set-name: eth0, addresses: [127.9.0.3/8]}}\n";
-        assert_eq!(network_data(by_mac, &devices()).interfaces[0].name, "eth0");
-        let other_mac = by_mac.replace("00:01", "00:09");
-        assert!(network_data(&other_mac, &devices()).interfaces.is_empty());
-        assert_eq!(network_data(&other_mac, &[]).interfaces.len(), 1);
-    }
-
-    #[test]
-    fn version_1_and_broken_text() {
-        let v1 = "version: 1\nconfig:\n- type: physical\n  name: eth0\n  mac_address: 'bc:24:11:00:00:01'\n  subnets: [{type: static, address: 127.9.0.4, netmask: 255.255.255.0, gateway: 127.9.0.1}]\n- type: nameserver\n  address: [127.0.0.53]\n";
-        let interface = &network_data(v1, &devices()).interfaces[0];
-        assert_eq!(interface.addresses, ["127.9.0.4/24"]);
-        assert_eq!(interface.nameservers, ["127.0.0.53"]);
-        let broken = network_data("version: 2\nethernets: [broken\n", &devices());
-        assert!(broken.interfaces[0].dhcp && broken.warnings.len() == 1);
     }
 
     #[test]

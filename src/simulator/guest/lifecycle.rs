@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
 
-use super::documents::{self, Device, Interface, PowerState, User};
+use super::documents::{self, PowerState, User};
+use super::network::{self, Device, Interface};
 use super::status::{CloudInitVersion, Disabled, Report, Source, Stage};
 use super::{Boot, CloudInitEnd, Guest, PowerOn, Run, Seed, Then};
 use crate::simulator::clock::Durations;
@@ -286,7 +287,7 @@ impl Guest {
             .nics
             .iter()
             .map(|nic| Device {
-                name: format!("ens{}", 18 + u32::from(nic.index)),
+                name: super::device_name(nic.index),
                 mac: nic.mac.to_uppercase(),
             })
             .collect();
@@ -294,7 +295,7 @@ impl Guest {
         match (run.boot.source, seed) {
             (Source::NoCloud, Some(seed)) => {
                 let data = documents::user_data(&seed.user_data, &self.image.default_user);
-                let network = documents::network_data(&seed.network_data, &devices);
+                let network = network::network_data(&seed.network_data, &devices);
                 report.init_errors.clone_from(&data.init_errors);
                 report.final_errors.clone_from(&data.final_errors);
                 if !first {
@@ -391,7 +392,7 @@ impl Guest {
         disk.key_generation += 1;
         self.host_key_cache = OnceLock::new();
         disk.given_host_keys.clear();
-        disk.interfaces = documents::network_data("", devices).interfaces;
+        disk.interfaces = network::network_data("", devices).interfaces;
         let default = documents::user_data("#cloud-config\n{}\n", &self.image.default_user);
         for user in default.users {
             add_user(&mut disk.users, user);

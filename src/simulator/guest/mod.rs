@@ -19,15 +19,18 @@
 //! Sources: cloud-init 22.4.2 and 25.1.4 on booted Debian guests. This module does no I/O, but for two looks at the
 //! guest's root directory where it has one (see [`Guest::attach`]).
 
+mod agent;
 pub mod documents;
 mod files;
 pub mod keys;
 mod lifecycle;
+pub mod network;
 #[cfg(test)]
 mod recordings;
 pub mod status;
 #[cfg(test)]
 mod tests;
+mod types;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,157 +38,16 @@ use std::sync::OnceLock;
 
 use russh::keys::PrivateKey;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
-use self::documents::{Interface, User, WrittenFile};
+use self::documents::{User, WrittenFile};
+
 pub use self::files::TruthFile;
+use self::network::Interface;
 pub use self::status::CloudInitVersion;
 use self::status::{Disabled, Printed, Report, Source, Stage, View};
+pub use self::types::{CloudInitEnd, ExecResult, GuestBehaviour, GuestImage, Nic, PowerOn, Seed};
 use super::clock::Durations;
-use super::shell::{self, Login, Machine, Shell};
-
-/// What stands on the cloud-init drive.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seed {
-    /// user-data
-    pub user_data: String,
-    /// network-config (empty: none)
-    pub network_data: String,
-    /// meta-data
-    pub meta_data: String,
-}
-
-/// How cloud-init ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CloudInitEnd {
-    /// As the documents deserve.
-    #[default]
-    Done,
-    /// With recoverable errors (22.4 does not know such).
-    Degraded,
-    /// With an error in the final stage.
-    Error,
-    /// It reports `disabled`, while something else (an image's own agent) applied the documents.
-    Disabled,
-    /// It stays in its final stage.
-    NeverEnds,
-}
-
-/// How a guest behaves. A rule of the world may replace it per VM name.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct GuestBehaviour {
-    /// sshd and agent never answer.
-    pub never_boots: bool,
-    /// The boot takes this many times as long.
-    pub slow_boot_factor: f64,
-    /// ACPI and agent shutdown requests do nothing.
-    pub ignores_shutdown: bool,
-    /// No login succeeds.
-    pub login_fails: bool,
-    /// How cloud-init ends.
-    pub cloud_init: CloudInitEnd,
-    /// The guest restarts itself once during its first boot.
-    pub reboots_itself: bool,
-    /// cloud-init's version.
-    pub cloud_init_version: CloudInitVersion,
-    /// The datasource list ends in None: without the drive and the switch the next boot loses address and host keys.
-    pub datasource_none_fallback: bool,
-    /// `cloud-init` is not installed as a command (exit code 127); the documents are applied nevertheless.
-    pub no_cloud_init_command: bool,
-    /// `python3` is not there.
-    pub no_python: bool,
-    /// `sudo` asks for a password, whatever the user-data says.
-    pub no_sudo: bool,
-    /// The renderer is networkd: `to: default` in network-config stops cloud-init-local, and there is no network.
-    pub networkd_renderer: bool,
-}
-
-impl Default for GuestBehaviour {
-    fn default() -> Self {
-        Self {
-            never_boots: false,
-            slow_boot_factor: 1.0,
-            ignores_shutdown: false,
-            login_fails: false,
-            cloud_init: CloudInitEnd::Done,
-            reboots_itself: false,
-            cloud_init_version: CloudInitVersion::V25,
-            datasource_none_fallback: false,
-            no_cloud_init_command: false,
-            no_python: false,
-            no_sudo: false,
-            networkd_renderer: false,
-        }
-    }
-}
-
-/// The software of a template's disk.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct GuestImage {
-    /// `debian` or `ubuntu`.
-    pub os: String,
-    /// `12`, `24.04`.
-    pub os_version: String,
-    /// Whether the guest agent is installed.
-    pub agent: bool,
-    /// The image's default user.
-    pub default_user: String,
-}
-
-impl Default for GuestImage {
-    fn default() -> Self {
-        Self {
-            os: "debian".to_owned(),
-            os_version: "12".to_owned(),
-            agent: true,
-            default_user: "debian".to_owned(),
-        }
-    }
-}
-
-/// A network device as QEMU gives it to the guest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Nic {
-    /// The N of netN.
-    pub index: u8,
-    /// `BC:24:11:..`
-    pub mac: String,
-    /// The bridge.
-    pub bridge: String,
-    /// Whether the cable is out.
-    pub link_down: bool,
-    /// The address (with prefix) that the network's DHCP gives to this MAC.
-    pub dhcp_address: String,
-}
-
-/// A cold start.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PowerOn {
-    /// When.
-    pub now_ms: u64,
-    /// The cloud-init drive's content; none without such a drive.
-    pub seed: Option<Seed>,
-    /// Network devices.
-    pub nics: Vec<Nic>,
-    /// Whether the agent's device is there.
-    pub agent_device: bool,
-    /// How the guest behaves in this run of QEMU.
-    pub behaviour: GuestBehaviour,
-}
-
-/// What a command gave.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExecResult {
-    /// Exit code.
-    pub code: i32,
-    /// Standard output.
-    pub stdout: String,
-    /// Standard error.
-    pub stderr: String,
-}
+use super::shell::Shell;
 
 /// What survives on the disk.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -316,6 +178,11 @@ impl Guest {
         self.run.is_some()
     }
 
+    /// Whether it was ever powered on: a template's was not.
+    pub fn has_run(&self) -> bool {
+        self.boots > 0
+    }
+
     /// The random id of the present boot; none when off.
     pub fn boot_id(&self) -> Option<&str> {
         self.run.as_ref().map(|run| run.boot.id.as_str())
@@ -424,11 +291,9 @@ impl Guest {
         let mut live = Vec::new();
         for interface in &self.disk.interfaces {
             let mut interface = interface.clone();
-            let nic = run
-                .on
-                .nics
-                .iter()
-                .find(|nic| nic.mac.eq_ignore_ascii_case(&interface.mac));
+            let fits =
+                |nic: &&Nic| nic.mac.eq_ignore_ascii_case(&interface.mac) || device_name(nic.index) == interface.name;
+            let nic = run.on.nics.iter().find(fits);
             if nic.is_some_and(|nic| nic.link_down) || (nic.is_none() && !run.on.nics.is_empty()) {
                 continue;
             }
@@ -438,40 +303,6 @@ impl Guest {
             live.push(interface);
         }
         live
-    }
-
-    /// `network-get-interfaces`: the list under `result`.
-    pub fn interfaces_json(&self, now_ms: u64) -> Value {
-        let mut list = vec![json!({
-            "name": "lo",
-            "hardware-address": "00:00:00:00:00:00",
-            "ip-addresses": [
-                {"ip-address": "127.0.0.1", "ip-address-type": "ipv4", "prefix": 8},
-                {"ip-address": "::1", "ip-address-type": "ipv6", "prefix": 128}
-            ],
-            "statistics": statistics(),
-        })];
-        for interface in self.live_interfaces(now_ms) {
-            let addresses: Vec<Value> = interface
-                .addresses
-                .iter()
-                .map(|cidr| {
-                    let (address, prefix) = split_cidr(cidr);
-                    let kind = if address.contains(':') { "ipv6" } else { "ipv4" };
-                    json!({"ip-address": address, "ip-address-type": kind, "prefix": prefix})
-                })
-                .collect();
-            let mut entry = json!({
-                "name": interface.name,
-                "hardware-address": interface.mac.to_lowercase(),
-                "statistics": statistics(),
-            });
-            if !addresses.is_empty() {
-                entry["ip-addresses"] = Value::Array(addresses);
-            }
-            list.push(entry);
-        }
-        Value::Array(list)
     }
 
     /// `get-host-name`.
@@ -486,15 +317,6 @@ impl Guest {
         } else {
             self.disk.fqdn.clone()
         }
-    }
-
-    /// `get-osinfo`: the object under `result`.
-    pub fn osinfo_json(&self) -> Value {
-        let (name, pretty) = self.os_names();
-        json!({
-            "id": self.image.os, "name": name, "pretty-name": pretty, "version-id": self.image.os_version,
-            "version": self.image.os_version, "machine": "x86_64", "kernel-release": "6.1.0-50-cloud-amd64",
-        })
     }
 
     fn os_names(&self) -> (&'static str, String) {
@@ -530,62 +352,13 @@ fn view(run: &Run) -> View<'_> {
     }
 }
 
+/// The name of netN without any renaming: its PCI slot is 18 + N (qemu-server, i440fx).
+fn device_name(index: u8) -> String {
+    format!("ens{}", 18 + u32::from(index))
+}
+
 fn split_cidr(cidr: &str) -> (&str, u32) {
     let (address, prefix) = cidr.split_once('/').unwrap_or((cidr, ""));
     let whole = if address.contains(':') { 128 } else { 32 };
     (address, prefix.parse().unwrap_or(whole))
-}
-
-fn statistics() -> Value {
-    json!({"rx-bytes": 0, "rx-dropped": 0, "rx-errs": 0, "rx-packets": 0, "tx-bytes": 0, "tx-dropped": 0, "tx-errs": 0, "tx-packets": 0})
-}
-
-impl Guest {
-    /// Runs a command as root through the agent, really, in the guest's root directory (without one nothing can run). It
-    /// blocks the caller for at most five seconds.
-    pub fn agent_exec(&mut self, now_ms: u64, _d: &Durations, command: &[String], input: &[u8]) -> ExecResult {
-        let failed = |text: String| ExecResult {
-            code: 127,
-            stdout: String::new(),
-            stderr: text,
-        };
-        let (Some(root), Some(shell)) = (self.root.clone(), self.shell.clone()) else {
-            return failed("the guest has no root directory".to_owned());
-        };
-        if let Err(error) = shell::sync(self, &root, &shell, now_ms) {
-            return failed(error.to_string());
-        }
-        let login = Login {
-            // The number only matters to requests such as reboot, and those name it by the root's.
-            machine: Machine::Guest(root.file_name().and_then(|n| n.to_str()?.parse().ok()).unwrap_or(0)),
-            root,
-            user: "root".to_owned(),
-            sudo: true,
-            no_python: self.behaviour().is_some_and(|b| b.no_python),
-            no_cloud_init: self.behaviour().is_some_and(|b| b.no_cloud_init_command),
-        };
-        let result = shell::run_blocking(&shell, &login, command, input);
-        self.read_switches();
-        result.unwrap_or_else(|error| failed(error.to_string()))
-    }
-
-    /// Reads a file as root through the agent; the error is QGA's text.
-    ///
-    /// # Errors
-    /// The file is not there.
-    pub fn agent_read_file(&self, now_ms: u64, path: &str) -> Result<Vec<u8>, String> {
-        let below = path.trim_start_matches('/');
-        let from_disk = || self.root.as_ref().and_then(|root| std::fs::read(root.join(below)).ok());
-        let from_model = || {
-            let files = self.files(now_ms);
-            files
-                .into_iter()
-                .find(|f| f.path == below)
-                .and_then(|f| f.content)
-                .map(String::into_bytes)
-        };
-        from_model()
-            .or_else(from_disk)
-            .ok_or_else(|| format!("failed to open file '{path}' (mode: 'r'): No such file or directory"))
-    }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::*;
+use serde_json::Value;
 
 /// The directory of recordings, or a word on stderr.
 fn reference() -> Option<PathBuf> {

@@ -1,6 +1,7 @@
 //! The guest's life, moment by moment.
 
 use super::*;
+use serde_json::Value;
 
 const T: u64 = 1_796_075_390_000;
 const KEY: &str = "ssh-ed25519 AAAAkey";

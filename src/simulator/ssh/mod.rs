@@ -12,152 +12,25 @@
 //! connections, and what ran is killed. Addresses come from the network-config that the guest really read, so they must be
 //! loopback addresses to be bound; one that cannot be bound is a warning of the world. Without any change nothing runs.
 
+mod options;
+mod reconcile;
 mod run;
 mod server;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::clock::{Clock, Durations};
+pub use self::options::{LoggedCommand, Machines, NodeDoor, Options, Output, Refusal, SshEffect, SshFault};
+use self::reconcile::Listeners;
 use super::guest::{Guest, keys};
-use super::shell::{self, Login, Machine, Request, Shell};
-
-/// What the doors need of the world.
-pub trait Machines: Send + Sync + 'static {
-    /// The world's clock.
-    fn clock(&self) -> Clock;
-    /// How long things take.
-    fn durations(&self) -> Durations;
-    /// A number that changes when anything in the world may have changed.
-    fn changes(&self) -> watch::Receiver<u64>;
-    /// Every guest, advanced to now. Must not count as a change: the doors call it after each change.
-    fn each_guest(&self, look: &mut dyn FnMut(u32, &mut Guest));
-    /// One guest, advanced to now, to be changed; the world notices. False when there is none.
-    fn change_guest(&self, vmid: u32, change: &mut dyn FnMut(&mut Guest)) -> bool;
-    /// Something that a person should read.
-    fn warn(&self, text: String);
-}
-
-/// The door of a node.
-#[derive(Clone, Debug)]
-pub struct NodeDoor {
-    /// The node.
-    pub name: String,
-    /// Where its sshd listens.
-    pub address: SocketAddr,
-    /// Its root directory.
-    pub root: PathBuf,
-    /// Lines of root's authorized_keys; `root/.ssh/authorized_keys` below its root directory counts too.
-    pub authorized_keys: Vec<String>,
-}
-
-/// How the doors are opened.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Where the doors keep what they need: shims, a pipe.
-    pub dir: PathBuf,
-    /// Below it stands the root directory of each guest, named by its vmid.
-    pub guest_roots: PathBuf,
-    /// The port of every guest's sshd.
-    pub guest_port: u16,
-    /// Whether sockets are opened; without, only [`Doors::exec`] reaches machines.
-    pub tcp: bool,
-    /// The nodes.
-    pub nodes: Vec<NodeDoor>,
-}
-
-impl Options {
-    /// The usual places below a world's directory, guests on port 2222, no node.
-    pub fn below(dir: &Path) -> Self {
-        Self {
-            dir: dir.join("doors"),
-            guest_roots: dir.join("guests"),
-            guest_port: 2222,
-            tcp: true,
-            nodes: Vec::new(),
-        }
-    }
-}
-
-/// What a fault does to a session.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SshEffect {
-    /// The connection is lost before the command runs.
-    DropBefore,
-    /// The command runs to its end, then the connection is lost.
-    DropAfter,
-    /// Every login is refused.
-    RefuseLogin,
-    /// Nothing listens. Counts nothing: it holds as long as the fault is set.
-    RefuseConnection,
-    /// The command does not run but answers this.
-    Answer {
-        /// Exit code.
-        code: i32,
-        /// Standard error.
-        stderr: String,
-    },
-    /// The command runs so many milliseconds later.
-    Delay {
-        /// Milliseconds.
-        ms: u64,
-    },
-}
-
-/// A scripted fault.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SshFault {
-    /// Where; none: everywhere.
-    #[serde(default)]
-    pub machine: Option<Machine>,
-    /// Only commands with this text.
-    #[serde(default)]
-    pub containing: Option<String>,
-    /// So many fitting commands (or logins) pass first.
-    #[serde(default)]
-    pub skip: u32,
-    /// It happens so often; none: always.
-    #[serde(default)]
-    pub times: Option<u32>,
-    /// What happens.
-    pub effect: SshEffect,
-}
-
-/// Why a command in process was not run to its end.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// Nothing answers at that address and port.
-    #[error("nothing answers at {0}")]
-    NotReachable(String),
-    /// The key is not the user's.
-    #[error("permission denied (publickey)")]
-    Denied,
-    /// The connection was lost; the command may have run.
-    #[error("the connection was lost")]
-    Lost,
-}
-
-/// What a command gave.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Output {
-    /// Exit code; none when a signal ended it.
-    pub code: Option<i32>,
-    /// Standard output.
-    pub stdout: Vec<u8>,
-    /// Standard error.
-    pub stderr: Vec<u8>,
-}
+use super::shell::{Login, Machine, Request, Shell};
 
 /// The open doors. Dropping it closes them.
 #[derive(Debug)]
@@ -167,17 +40,6 @@ pub struct Doors {
     pipe: JoinHandle<()>,
 }
 
-/// A log entry: a session's command.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoggedCommand {
-    /// Where.
-    pub machine: Machine,
-    /// As whom.
-    pub user: String,
-    /// The text as it was sent.
-    pub command: String,
-}
-
 struct Inner {
     world: Arc<dyn Machines>,
     shell: Shell,
@@ -185,6 +47,8 @@ struct Inner {
     faults: Mutex<Vec<SshFault>>,
     log: Mutex<Vec<LoggedCommand>>,
     lives: Mutex<HashMap<Machine, (u32, CancellationToken)>>,
+    /// The guests whose root directories stand there.
+    roots: Mutex<BTreeSet<u32>>,
     open: watch::Sender<Vec<SocketAddr>>,
     wake: Notify,
     stop: CancellationToken,
@@ -240,6 +104,7 @@ pub async fn start(world: Arc<dyn Machines>, options: Options) -> std::io::Resul
         faults: Mutex::default(),
         log: Mutex::default(),
         lives: Mutex::default(),
+        roots: Mutex::default(),
         open: watch::channel(Vec::new()).0,
         wake: Notify::new(),
         stop: CancellationToken::new(),
@@ -253,7 +118,7 @@ pub async fn start(world: Arc<dyn Machines>, options: Options) -> std::io::Resul
         .options
         .nodes
         .iter()
-        .find(|node| inner.options.tcp && !nodes_bound(node))
+        .find(|node| inner.options.tcp && inner.world.node_online(&node.name) && !nodes_bound(node))
     {
         return Err(std::io::Error::other(format!(
             "cannot listen on {} for node {}",
@@ -343,17 +208,6 @@ impl Drop for Doors {
     }
 }
 
-type DoorKey = (Machine, SocketAddr);
-
-/// An open socket: the boot and key generation it belongs to.
-struct Listener {
-    boot: u32,
-    generation: u32,
-    task: JoinHandle<()>,
-}
-
-type Listeners = BTreeMap<DoorKey, Listener>;
-
 fn node_keys(name: &str) -> Vec<russh::keys::PrivateKey> {
     keys::host_keys(&format!("node {name}"), 1, &format!("root@{name}"))
 }
@@ -383,7 +237,7 @@ impl Inner {
             .options
             .nodes
             .iter()
-            .find(|node| node.address == socket)
+            .find(|node| node.address == socket && self.world.node_online(&node.name))
             .map(|node| (Machine::Node(node.name.clone()), 0));
         if port == self.options.guest_port && found.is_none() {
             let text = address.to_string();
@@ -515,131 +369,6 @@ impl Inner {
         if let Machine::Guest(vmid) = machine {
             self.look(*vmid, Guest::read_switches);
         }
-    }
-
-    fn sync_one(&self, vmid: u32, guest: &mut Guest, now: u64) {
-        if let Err(error) = shell::sync(guest, &self.guest_root(vmid), &self.shell, now) {
-            self.world
-                .warn(format!("the files of VM {vmid} cannot be written: {error}"));
-        }
-    }
-
-    fn sync_all(&self) {
-        let now = self.world.clock().now_ms();
-        self.world
-            .each_guest(&mut |vmid, guest| self.sync_one(vmid, guest, now));
-    }
-
-    /// Serves until stopped: sleeps until something changes or is due.
-    async fn keep(self: Arc<Self>, mut listeners: Listeners, mut changes: watch::Receiver<u64>) {
-        loop {
-            changes.borrow_and_update();
-            let next = self.reconcile(&mut listeners).await;
-            let clock = self.world.clock();
-            let due = async {
-                match next {
-                    Some(at) => clock.sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = self.stop.cancelled() => break,
-                changed = changes.changed() => if changed.is_err() { break },
-                () = self.wake.notified() => {}
-                () = due => {}
-            }
-        }
-        self.stop.cancel();
-        for listener in listeners.into_values() {
-            listener.task.abort();
-        }
-        self.open.send_replace(Vec::new());
-    }
-
-    /// Makes doors and files what the world says. When the next event is due.
-    async fn reconcile(self: &Arc<Self>, listeners: &mut Listeners) -> Option<u64> {
-        let now = self.world.clock().now_ms();
-        let mut wanted: BTreeMap<DoorKey, (u32, u32)> = BTreeMap::new();
-        let mut next: Option<u64> = None;
-        let mut alive: HashMap<Machine, u32> = HashMap::new();
-        self.world.each_guest(&mut |vmid, guest| {
-            self.sync_one(vmid, guest, now);
-            next = [next, guest.next_event()].into_iter().flatten().min();
-            let machine = Machine::Guest(vmid);
-            let Some(boot) = guest.boot_number().filter(|_| guest.ssh_answers(now)) else {
-                return;
-            };
-            alive.insert(machine.clone(), boot);
-            if !self.options.tcp || self.refuses_connections(&machine) {
-                return;
-            }
-            for address in guest.addresses(now).iter().filter_map(|a| a.parse::<IpAddr>().ok()) {
-                let socket = SocketAddr::new(address, self.options.guest_port);
-                wanted.insert((machine.clone(), socket), (boot, guest.key_generation()));
-            }
-        });
-        for node in self.options.nodes.iter().filter(|_| self.options.tcp) {
-            let machine = Machine::Node(node.name.clone());
-            if !self.refuses_connections(&machine) {
-                wanted.insert((machine, node.address), (0, 1));
-            }
-        }
-        let stale: Vec<DoorKey> = listeners
-            .iter()
-            .filter(|(key, l)| wanted.get(*key) != Some(&(l.boot, l.generation)) || l.task.is_finished())
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in stale {
-            if let Some(listener) = listeners.remove(&key) {
-                listener.task.abort();
-                // The socket is closed when the task is gone.
-                let _aborted = listener.task.await;
-            }
-        }
-        // First the doors close, then the sessions end: whoever sees its session cut finds the door closed.
-        self.publish(listeners);
-        self.end_lives(&alive);
-        for (key, (boot, generation)) in wanted {
-            if !listeners.contains_key(&key) {
-                self.open_door(listeners, key, boot, generation).await;
-            }
-        }
-        self.publish(listeners);
-        next
-    }
-
-    fn publish(&self, listeners: &Listeners) {
-        let sockets: Vec<SocketAddr> = listeners.keys().map(|(_, socket)| *socket).collect();
-        self.open.send_if_modified(|open| {
-            let differs = *open != sockets;
-            *open = sockets;
-            differs
-        });
-    }
-
-    async fn open_door(self: &Arc<Self>, listeners: &mut Listeners, key: DoorKey, boot: u32, generation: u32) {
-        let (machine, socket) = key.clone();
-        match TcpListener::bind(socket).await {
-            Ok(listener) => {
-                let task = tokio::spawn(server::accept(Arc::clone(self), listener, machine, boot));
-                listeners.insert(key, Listener { boot, generation, task });
-            }
-            Err(error) => {
-                self.world
-                    .warn(format!("no SSH for {machine:?}: {socket} cannot be bound: {error}"));
-            }
-        }
-    }
-
-    /// Cuts the sessions of boots that are over.
-    fn end_lives(&self, alive: &HashMap<Machine, u32>) {
-        lock(&self.lives).retain(|machine, (boot, token)| {
-            let lives = matches!(machine, Machine::Node(_)) || alive.get(machine) == Some(boot);
-            if !lives {
-                token.cancel();
-            }
-            lives
-        });
     }
 
     /// Does what commands inside machines ask for.
