@@ -10,6 +10,7 @@ mod behaviour;
 mod contract;
 mod pending;
 mod recordings;
+mod replay_spec;
 mod replay_world;
 mod support;
 mod wire;
