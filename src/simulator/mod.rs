@@ -340,6 +340,14 @@ impl ssh::Machines for Handle {
         self.0.changes.subscribe()
     }
 
+    fn next_event(&self) -> Option<u64> {
+        self.world().next_event()
+    }
+
+    fn node_online(&self, name: &str) -> bool {
+        self.world().node_online(name)
+    }
+
     fn each_guest(&self, look: &mut dyn FnMut(u32, &mut guest::Guest)) {
         let happened = {
             let mut world = self.world();

@@ -10,8 +10,8 @@ use vmwright::simulator::{Handle, Options, Request, Response, Simulator};
 pub struct Sim {
     pub sim: Simulator,
     pub handle: Handle,
-    pub dir: tempfile::TempDir,
-    token: String,
+    _dir: tempfile::TempDir,
+    pub token: String,
 }
 
 /// Everything takes no time.
@@ -37,7 +37,7 @@ impl Sim {
         Self {
             handle: sim.handle().clone(),
             sim,
-            dir,
+            _dir: dir,
             token: format!("PVEAPIToken={id}={secret}"),
         }
     }
@@ -83,18 +83,6 @@ impl Sim {
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-    }
-
-    pub async fn log_of(&self, upid: &str) -> Vec<String> {
-        let node = upid.split(':').nth(1).unwrap();
-        let rows = self
-            .ok("GET", &format!("/nodes/{node}/tasks/{upid}/log"), &[("limit", "0")])
-            .await;
-        rows.as_array()
-            .unwrap()
-            .iter()
-            .map(|r| r["t"].as_str().unwrap().to_owned())
-            .collect()
     }
 }
 
