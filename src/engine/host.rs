@@ -540,6 +540,16 @@ impl HostRun {
         }
     }
 
+    /// Whether the guest may still draw new host keys: until cloud-init's verdict is on record.
+    pub fn is_first_boot(&self) -> bool {
+        match self.phase() {
+            None | Some(Phase::Cloning { .. } | Phase::Created { .. }) => true,
+            Some(
+                Phase::Initialized { .. } | Phase::Finalizing { .. } | Phase::Complete { .. } | Phase::Removing { .. },
+            ) => false,
+        }
+    }
+
     /// The file of this run with the guest's host keys as learned at first contact.
     pub fn first_contact_file(&self) -> PathBuf {
         self.shared.scratch.join(format!("known-{}", self.key.as_str()))
