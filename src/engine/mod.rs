@@ -10,3 +10,6 @@ pub mod host;
 pub mod limits;
 pub mod pace;
 pub mod stage;
+mod task;
+#[cfg(test)]
+pub(crate) mod testing;

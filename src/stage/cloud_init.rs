@@ -4,7 +4,10 @@
 //! was applied (22.4 says done for unparsable user-data); the login with our key, which got us here, is the second
 //! witness. The verified verdict is recorded and never asked again: once the drive is gone, cloud-init says `disabled`.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::diagnose::Diagnostic;
 use crate::engine::event::StageName;
@@ -12,7 +15,7 @@ use crate::engine::failure::Failure;
 use crate::engine::host::HostRun;
 use crate::engine::pace::Pace;
 use crate::engine::stage::{Seen, Stage, Wait};
-use crate::guest::cloud_init::Verdict;
+use crate::guest::cloud_init::{Verdict, Why};
 use crate::guest::probes;
 use crate::guest::remote::SshError;
 use crate::stage::Vm;
@@ -45,9 +48,16 @@ const WAIT: Duration = Duration::from_secs(3);
 
 /// The stage.
 pub struct CloudInit {
-    /// The guest runs commands.
-    pub running: Running,
+    running: Running,
+    /// Since when, and how often in a row, the same bad answer came.
+    doubt: Mutex<Option<(Instant, u32)>>,
 }
+
+/// How often in a row an error must be reported, and for how long, before it is believed: 25.1 may report one while
+/// systemd's units settle.
+const ERROR_SEEN: (u32, Duration) = (2, Duration::from_secs(1));
+/// The same for an answer that is no evidence at all.
+const UNREADABLE_SEEN: (u32, Duration) = (5, Duration::from_secs(60));
 
 impl Stage for CloudInit {
     const NAME: StageName = StageName::CloudInit;
@@ -64,7 +74,12 @@ impl Stage for CloudInit {
                 return Ok(Seen::Pending(wait(run, "the guest is away (it restarts)")));
             }
             Err(error) if error.may_pass_while_booting() => {
-                return Ok(Seen::Pending(wait(run, &format!("the guest is away: {error}"))));
+                self.calm();
+                let mut away = wait(run, &format!("the guest is away: {error}"));
+                if matches!(error, SshError::Denied(_)) {
+                    away.pace = Pace::Login;
+                }
+                return Ok(Seen::Pending(away));
             }
             Err(error) => return Err(Failure::new(run.explain_guest(&error))),
         };
@@ -72,7 +87,30 @@ impl Stage for CloudInit {
             Ok(sample) => sample,
             Err(error) => return Ok(Seen::Pending(wait(run, &error.to_string()))),
         };
-        match sample.verdict() {
+        let verdict = sample.verdict();
+        let believed = match &verdict {
+            Verdict::Error { over, .. } => *over == Some(false) || self.doubted(ERROR_SEEN),
+            Verdict::Unreadable(Why::TimedOut | Why::Killed) => false,
+            Verdict::Unreadable(Why::NoStatus { .. } | Why::UnknownStatus(_) | Why::Contradiction(_)) => {
+                self.doubted(UNREADABLE_SEEN)
+            }
+            Verdict::Running { .. }
+            | Verdict::Done { .. }
+            | Verdict::Degraded { .. }
+            | Verdict::Disabled
+            | Verdict::NotInstalled => {
+                self.calm();
+                true
+            }
+        };
+        if !believed {
+            let detail = match &verdict {
+                Verdict::Unreadable(why) => why.to_string(),
+                _ => "reports an error; asking once more".to_owned(),
+            };
+            return Ok(Seen::Pending(wait(run, &detail)));
+        }
+        match verdict {
             Verdict::Running { stage } => Ok(Seen::Pending(wait(run, stage.as_deref().unwrap_or("running")))),
             Verdict::Done { .. } if sample.shutdown_scheduled => {
                 Ok(Seen::Pending(wait(run, "done, and a restart is scheduled")))
@@ -128,6 +166,27 @@ impl Stage for CloudInit {
 }
 
 impl CloudInit {
+    /// The stage for a guest that runs commands.
+    pub fn new(running: Running) -> Self {
+        Self {
+            running,
+            doubt: Mutex::new(None),
+        }
+    }
+
+    /// Counts a bad answer; whether it has come often enough and for long enough to be believed.
+    fn doubted(&self, (times, time): (u32, Duration)) -> bool {
+        let mut doubt = self.doubt.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, seen) = doubt.get_or_insert_with(|| (Instant::now(), 0));
+        *seen += 1;
+        *seen >= times && since.elapsed() >= time
+    }
+
+    /// A good answer: what was bad before does not count any more.
+    fn calm(&self) {
+        *self.doubt.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     fn explain(&self, run: &HostRun, verdict: &Verdict) -> Diagnostic {
         let host = &run.machine.host;
         let (code, message, errors): (_, String, Vec<String>) = match verdict {

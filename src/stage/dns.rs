@@ -52,6 +52,11 @@ impl Stage for Dns<'_> {
             }
             self.tell_same_address(run, record, &seen);
         }
+        if records.is_empty() {
+            return Ok(Seen::Done(Named {
+                detail: "nothing to publish: no static address".to_owned(),
+            }));
+        }
         if missing.is_empty() {
             let listed: Vec<String> = records.iter().map(ToString::to_string).collect();
             return Ok(Seen::Done(Named {
@@ -102,14 +107,16 @@ impl Dns<'_> {
     }
 }
 
-/// The records that the guest is to have: its FQDN on every static address.
+/// The records that the guest is to have: its FQDN on the first static address of each family. A name with two addresses
+/// of one family cannot be told from a name that points elsewhere.
 pub fn records(machine: &Machine) -> Vec<Record> {
-    let primary = machine.network.interfaces.first();
-    let addresses: Vec<IpAddr> = primary
-        .map(|nic| nic.addresses.iter().map(|cidr| cidr.address).collect())
-        .unwrap_or_default();
-    addresses
+    let Some(primary) = machine.network.interfaces.first() else {
+        return Vec::new();
+    };
+    let addresses = || primary.addresses.iter().map(|cidr| cidr.address);
+    [addresses().find(IpAddr::is_ipv4), addresses().find(IpAddr::is_ipv6)]
         .into_iter()
+        .flatten()
         .map(|address| Record::new(&machine.guest.fqdn, address))
         .collect()
 }

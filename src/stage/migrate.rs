@@ -4,16 +4,19 @@
 //! copies them, `with-local-disks` matters for running VMs only). A VM that was started already stays where it is: later
 //! moves are the operator's.
 
+use std::time::Duration;
+
 use crate::diagnose::Diagnostic;
 use crate::engine::event::{Change, StageName};
-use crate::engine::failure::Failure;
+use crate::engine::failure::{Failure, Retry};
 use crate::engine::host::HostRun;
 use crate::engine::limits::Limit;
 use crate::engine::pace::Pace;
 use crate::engine::stage::{Seen, Stage, Wait};
 use crate::proxmox::error::Kind;
-use crate::stage::Vm;
+use crate::proxmox::task::TaskFilter;
 use crate::stage::clone::Cloned;
+use crate::stage::{Vm, still_named};
 
 /// The VM is where it is to be.
 #[derive(Clone, Debug)]
@@ -22,6 +25,9 @@ pub struct Placed {
     pub vm: Vm,
     _made: (),
 }
+
+/// How long a migration that somebody else follows may take: local disks go along.
+const LONGEST: Duration = Duration::from_secs(3600);
 
 /// The stage.
 pub struct Migrate {
@@ -55,6 +61,7 @@ impl Stage for Migrate {
             return Ok(Seen::Done(Placed { vm, _made: () }));
         }
         let status = run.api().vm_status(&node, vmid).await?;
+        still_named(&vm, &run.machine.name, &status.name)?;
         if status.running {
             return Ok(Seen::Done(Placed { vm, _made: () }));
         }
@@ -64,7 +71,7 @@ impl Stage for Migrate {
             return Ok(Seen::Pending(Wait {
                 what: format!("the migration of VM {vmid}"),
                 pace: Pace::Task,
-                budget: run.machine.waits.task_idle,
+                budget: run.machine.waits.task_idle.max(LONGEST),
                 late: Box::new(late),
             }));
         }
@@ -80,13 +87,23 @@ impl Stage for Migrate {
         let Some(source) = locate(run, &self.cloned.vm).await? else {
             return Ok(());
         };
-        let upid = run.api().migrate(&source, vmid, &run.machine.node, false).await?;
-        run.follow(
-            Self::NAME,
-            &upid,
-            &format!("migration of VM {vmid} from {source} to {}", run.machine.node),
-        )
-        .await
+        let what = format!("migration of VM {vmid} from {source} to {}", run.machine.node);
+        // One that an earlier request began, whose answer was lost, is followed, not sent again.
+        let filter = TaskFilter {
+            vmid: Some(vmid),
+            kind: Some("qmigrate".to_owned()),
+            running_only: true,
+            ..TaskFilter::default()
+        };
+        if let Some(task) = run.api().tasks(&source, &filter).await?.first() {
+            return run.follow(Self::NAME, &task.upid, &what).await;
+        }
+        let upid = run
+            .api()
+            .migrate(&source, vmid, &run.machine.node, false)
+            .await
+            .map_err(under_way)?;
+        run.follow(Self::NAME, &upid, &what).await.map_err(under_way)
     }
 
     fn tell(&self, placed: &Placed) -> String {
@@ -97,6 +114,15 @@ impl Stage for Migrate {
         Some(Limit::Migrate {
             node: self.cloned.vm.node.to_string(),
         })
+    }
+}
+
+/// A VM that is being migrated already is looked at again, not given up.
+fn under_way(error: impl Into<Failure>) -> Failure {
+    let failure = error.into();
+    match &failure.kind {
+        Some(Kind::Locked { lock: Some(lock) }) if lock == "migrate" => failure.retry(Retry::Doubt),
+        Some(_) | None => failure,
     }
 }
 

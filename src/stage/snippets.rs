@@ -12,6 +12,7 @@ use crate::engine::event::{Change, StageName};
 use crate::engine::failure::{Failure, Retry, explain_ssh};
 use crate::engine::host::{HostRun, at};
 use crate::engine::stage::{Seen, Stage};
+use crate::guest::known_hosts;
 use crate::guest::node::{Folder, FolderError};
 use crate::guest::remote::HostKeys;
 use crate::machine::{Machine, SshTarget};
@@ -19,6 +20,7 @@ use crate::proxmox::config::VmConfig;
 use crate::proxmox::ids::{Mac, NodeName};
 use crate::stage::node_access;
 use crate::stage::readiness::Ready;
+use crate::stage::trust::explain as known_hosts_failure;
 
 /// The documents are there.
 #[derive(Clone, Debug)]
@@ -69,7 +71,7 @@ impl Stage for Snippets<'_> {
                 .await
                 .map_err(|error| place.explain(&error))?;
         }
-        Ok(())
+        place.remember(run).await
     }
 
     fn assume(&self, run: &HostRun) -> Option<Delivered> {
@@ -156,12 +158,28 @@ impl Place {
                 )),
             ));
         };
-        let keys = node_keys(run, &target);
+        let keys = node_keys(run, &target)?;
         Ok(Self {
             node: node.clone(),
             target: Some((target, keys)),
             path,
         })
+    }
+
+    /// Puts the keys of a node that was met for the first time into known_hosts, under its lock: `ssh` itself appends to the
+    /// file without one.
+    async fn remember(&self, run: &HostRun) -> Result<(), Failure> {
+        let Some((target, HostKeys::LearnInto(learned))) = &self.target else {
+            return Ok(());
+        };
+        let keys = known_hosts::read(learned, &target.alias).map_err(known_hosts_failure)?;
+        if keys.is_empty() || is_known(run, target)? {
+            return Ok(());
+        }
+        known_hosts::replace(&run.shared.known_hosts, &node_names(target), &keys)
+            .await
+            .map_err(known_hosts_failure)?;
+        Ok(())
     }
 
     fn folder<'p>(&'p self, run: &'p HostRun) -> Folder<'p> {
@@ -204,17 +222,33 @@ impl Place {
 
 /// The host keys that a node must show: those of the user's known_hosts. Only the inventory's own
 /// `StrictHostKeyChecking=accept-new` learns an unknown one.
-fn node_keys(run: &HostRun, target: &SshTarget) -> HostKeys {
+fn node_keys(run: &HostRun, target: &SshTarget) -> Result<HostKeys, Failure> {
     let learns = target
         .extra_args
         .iter()
         .any(|arg| arg.ends_with("StrictHostKeyChecking=accept-new"));
-    let file = run.shared.known_hosts.clone();
-    if learns {
-        HostKeys::LearnInto(file)
-    } else {
-        HostKeys::File(file)
+    if learns && !is_known(run, target)? {
+        let file = format!("node-{}-{}", target.alias.replace('/', "_"), run.key.as_str());
+        return Ok(HostKeys::LearnInto(run.shared.scratch.join(file)));
     }
+    Ok(HostKeys::File(run.shared.known_hosts.clone()))
+}
+
+/// Whether known_hosts has a key of this node.
+fn is_known(run: &HostRun, target: &SshTarget) -> Result<bool, Failure> {
+    for name in node_names(target) {
+        if !known_hosts::read(&run.shared.known_hosts, &name)
+            .map_err(known_hosts_failure)?
+            .is_empty()
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn node_names(target: &SshTarget) -> Vec<String> {
+    known_hosts::names(&target.alias, std::slice::from_ref(&target.host), target.port)
 }
 
 /// The cloud-init keys of a configuration that refer to our snippets.

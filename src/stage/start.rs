@@ -16,8 +16,8 @@ use crate::engine::pace::Pace;
 use crate::engine::stage::{Seen, Stage, Wait};
 use crate::guest::probes;
 use crate::guest::remote::SshError;
-use crate::stage::Vm;
 use crate::stage::hardware::Shaped;
+use crate::stage::{Vm, still_named};
 
 /// The guest runs commands.
 #[derive(Clone, Debug)]
@@ -57,7 +57,9 @@ impl Start {
         {
             return Ok(true);
         }
-        let status = run.api().vm_status(&self.shaped.vm.node, self.shaped.vm.vmid).await?;
+        let vm = &self.shaped.vm;
+        let status = run.api().vm_status(&vm.node, vm.vmid).await?;
+        still_named(vm, &run.machine.name, &status.name)?;
         *self.power_seen.lock().unwrap_or_else(PoisonError::into_inner) = status.running.then(Instant::now);
         Ok(status.running)
     }
@@ -85,7 +87,7 @@ impl Stage for Start {
                 })),
                 Err(what) => Ok(Seen::Pending(late(run, &SshError::Lost(what.to_string())))),
             },
-            Err(SshError::HostKey { text, changed: true }) => {
+            Err(SshError::HostKey { text, changed: true }) if run.is_first_boot() => {
                 // The first contact may have been with the template's own keys, before cloud-init made new ones.
                 relearn(run, &text)?;
                 Ok(Seen::Pending(late(run, &SshError::HostKey { text, changed: true })))
@@ -126,6 +128,18 @@ pub fn relearn(run: &HostRun, text: &str) -> Result<(), Failure> {
     }
 }
 
+/// How often to try: fast while nothing answers, slowly once a login was refused.
+pub fn pace(last: &SshError) -> Pace {
+    match last {
+        SshError::Denied(_) => Pace::Login,
+        SshError::NotReachable(_)
+        | SshError::Lost(_)
+        | SshError::TimedOut(_)
+        | SshError::HostKey { .. }
+        | SshError::Setup(_) => Pace::Boot,
+    }
+}
+
 /// The wait for the guest, and what is told if it takes too long.
 fn late(run: &HostRun, last: &SshError) -> Wait {
     let target = at(&run.machine.ssh);
@@ -147,7 +161,7 @@ fn late(run: &HostRun, last: &SshError) -> Wait {
     let message = format!("no command ran on {target} within {} s: {last}", budget.as_secs());
     Wait {
         what: format!("a command to run on {target}"),
-        pace: Pace::Boot,
+        pace: pace(last),
         budget,
         late: Box::new(Diagnostic::error(code, message).help(help)),
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::diagnose::{Diagnostic, Exit};
 use crate::engine::event::{Change, StageName};
-use crate::engine::failure::Failure;
+use crate::engine::failure::{Failure, Retry};
 use crate::engine::host::HostRun;
 use crate::engine::stage::{Seen, Stage};
 use crate::guest::known_hosts::{self, KnownHostsError};
@@ -107,7 +107,7 @@ impl Trust {
         let output = run
             .on_guest(&probe.command(Duration::from_secs(20)))
             .await
-            .map_err(|error| Failure::new(run.explain_guest(&error)))?;
+            .map_err(|error| run.guest_failure(&error))?;
         if let Ok(keys) = probe.read(&output)
             && vouches(&keys)
         {
@@ -118,7 +118,7 @@ impl Trust {
             .remote
             .scan(&run.machine.ssh)
             .await
-            .map_err(|error| Failure::new(run.explain_guest(&error)))?;
+            .map_err(|error| run.guest_failure(&error))?;
         if !vouches(&keys) {
             return Err(Failure::new(impostor(run, &learned, &keys)));
         }
@@ -134,7 +134,7 @@ impl Trust {
             let probe = probes::boot_id();
             run.on_guest(&probe.command(Duration::from_secs(20)))
                 .await
-                .map_err(|error| Failure::new(run.explain_guest(&error)))?;
+                .map_err(|error| run.guest_failure(&error))?;
             keys = known_hosts::read(&file, alias).map_err(explain)?;
         }
         Ok(keys)
@@ -150,10 +150,12 @@ impl Trust {
                 Ok(text) => keys.extend(text.lines().filter_map(probes::public_key)),
                 Err(error) => match error.kind() {
                     Kind::Unauthorized | Kind::Untrusted { .. } => return Err(error.into()),
-                    // A key type that the guest does not have is an agent error too; an agent that is not there fails on
-                    // the first file.
+                    // A key type that the guest does not have is an agent error too.
                     _ if error.to_string().contains("No such file") => {}
-                    _ => break,
+                    // An agent that is not there, or may not read files, fails on the first file.
+                    _ if keys.is_empty() => return Ok(None),
+                    // Some keys of several would pass for all: ask again.
+                    _ => return Err(Failure::from(error).retry(Retry::Doubt)),
                 },
             }
         }
@@ -244,7 +246,8 @@ fn impostor(run: &HostRun, learned: &[String], vouched: &[String]) -> Diagnostic
     diagnostic
 }
 
-fn explain(error: KnownHostsError) -> Failure {
+/// What to tell about the known_hosts file.
+pub(super) fn explain(error: KnownHostsError) -> Failure {
     let text = crate::diagnose::chain(&error);
     Failure::new(
         Diagnostic::error("trust/known-hosts", text)

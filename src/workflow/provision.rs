@@ -80,7 +80,7 @@ async fn create(run: &HostRun, owned: Option<Owned>) -> Result<Initialized, Halt
     let placed = run.stage(Migrate { cloned }).await?;
     let shaped = run.stage(Hardware { placed, delivered }).await?;
     let running = run.stage(Start::new(shaped)).await?;
-    run.stage(CloudInit { running }).await
+    run.stage(CloudInit::new(running)).await
 }
 
 /// What a plan tells of the stages behind the clone, which cannot be observed before there is a VM: the hardware is

@@ -33,6 +33,7 @@ use crate::engine::pace::Pace;
 use crate::engine::stage::{Seen, Stage, Wait};
 use crate::guest::remote::SshError;
 use crate::stage::Vm;
+use crate::stage::start::pace;
 use crate::stage::trust::Trusted;
 use crate::state::record::{FinalizeStep, Phase};
 
@@ -56,6 +57,7 @@ pub struct Complete {
 /// The stage.
 pub struct Finalize {
     trusted: Trusted,
+    proven: AtomicBool,
     snippets_gone: AtomicBool,
     restarts: AtomicU32,
 }
@@ -116,6 +118,7 @@ impl Finalize {
     pub fn new(trusted: Trusted) -> Self {
         Self {
             trusted,
+            proven: AtomicBool::new(false),
             snippets_gone: AtomicBool::new(false),
             restarts: AtomicU32::new(0),
         }
@@ -146,8 +149,19 @@ impl Stage for Finalize {
             FinalizeStep::DriveRemoved => return change("power", "cycled through the API"),
             FinalizeStep::Restarted => {}
         }
-        match verify::verify(run, &checkpoint).await? {
+        // What was proven once in this run is not asked for again: only the snippets have gone since.
+        let verified = match self.proven.load(Ordering::Relaxed) {
+            true => Verified::Right,
+            false => verify::verify(run, &checkpoint).await?,
+        };
+        match verified {
             Verified::NotYet(error) => Ok(Seen::Pending(wait(run, &error))),
+            Verified::AddressesLate(late) => Ok(Seen::Pending(Wait {
+                what: format!("the addresses of {}", run.machine.host),
+                pace: Pace::Boot,
+                budget: ADDRESSES.min(run.machine.waits.restart),
+                late,
+            })),
             Verified::SameBoot if self.restarts.load(Ordering::Relaxed) >= 2 => {
                 Err(Failure::new(same_boot(run, &checkpoint)))
             }
@@ -161,7 +175,10 @@ impl Stage for Finalize {
                     _made: (),
                 }))
             }
-            Verified::Right => change("snippets", "removed, nothing refers to them"),
+            Verified::Right => {
+                self.proven.store(true, Ordering::Relaxed);
+                change("snippets", "removed, nothing refers to them")
+            }
         }
     }
 
@@ -179,22 +196,20 @@ impl Stage for Finalize {
                 run.record_phase(checkpoint.phase(FinalizeStep::DriveRemoved))
             }
             FinalizeStep::DriveRemoved => {
-                self.restarts.fetch_add(1, Ordering::Relaxed);
                 steps::restart(run, &checkpoint.vm, &checkpoint.drive, &checkpoint.boot_id_before).await?;
+                self.restarts.fetch_add(1, Ordering::Relaxed);
                 run.record_phase(checkpoint.phase(FinalizeStep::Restarted))
             }
-            FinalizeStep::Restarted => match verify::verify(run, &checkpoint).await? {
-                Verified::SameBoot => {
-                    self.restarts.fetch_add(1, Ordering::Relaxed);
-                    steps::power_cycle(run, &checkpoint.vm).await
-                }
-                Verified::Right => {
-                    steps::remove_snippets(run, &checkpoint.vm).await?;
-                    self.snippets_gone.store(true, Ordering::Relaxed);
-                    Ok(())
-                }
-                Verified::NotYet(_) | Verified::Wrong(_) => Ok(()),
-            },
+            FinalizeStep::Restarted if self.proven.load(Ordering::Relaxed) => {
+                steps::remove_snippets(run).await?;
+                self.snippets_gone.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            FinalizeStep::Restarted => {
+                steps::power_cycle(run, &checkpoint.vm).await?;
+                self.restarts.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
         }
     }
 
@@ -222,7 +237,7 @@ fn wait(run: &HostRun, last: &SshError) -> Wait {
     let budget = run.machine.waits.restart;
     Wait {
         what: format!("{target} to come back"),
-        pace: Pace::Boot,
+        pace: pace(last),
         budget,
         late: Box::new(
             Diagnostic::error(
@@ -254,3 +269,7 @@ fn same_boot(run: &HostRun, checkpoint: &Checkpoint) -> Diagnostic {
 
 /// How long the guest is given to shut down for the restart.
 const SHUTDOWN: Duration = Duration::from_secs(60);
+/// How long a guest that may be booting is waited for before its power is cycled.
+const SILENCE: Duration = Duration::from_secs(120);
+/// How long after the guest's first answer its addresses may come.
+const ADDRESSES: Duration = Duration::from_secs(60);

@@ -4,18 +4,19 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{NO_DRIVE, SHUTDOWN};
+use super::{NO_DRIVE, SHUTDOWN, SILENCE};
 use crate::diagnose::{Diagnostic, Exit};
 use crate::engine::event::StageName;
-use crate::engine::failure::Failure;
+use crate::engine::failure::{Failure, Retry};
 use crate::engine::host::HostRun;
 use crate::engine::pace::Pace;
 use crate::guest::probes;
 use crate::proxmox::task::TaskFilter;
 use crate::proxmox::vm::View;
 use crate::stage::snippets::{self, cloud_init_keys};
+use crate::stage::start::pace;
 use crate::stage::trust::Trusted;
-use crate::stage::{Vm, finalize::verify};
+use crate::stage::{Vm, finalize::verify, still_named, still_ours};
 use crate::state::record::{FinalizeStep, Phase};
 
 const NAME: StageName = StageName::Finalize;
@@ -25,6 +26,7 @@ const COMMAND: Duration = Duration::from_secs(20);
 pub async fn begin(run: &HostRun, trusted: &Trusted) -> Result<(), Failure> {
     let vm = &trusted.vm;
     let config = run.api().vm_config(&vm.node, vm.vmid, View::Current).await?;
+    still_ours(vm, &run.machine.name, &config)?;
     let drive = match config.cloudinit_drives().as_slice() {
         [] => NO_DRIVE.to_owned(),
         [one] => one.slot.to_string(),
@@ -40,9 +42,11 @@ pub async fn begin(run: &HostRun, trusted: &Trusted) -> Result<(), Failure> {
             ));
         }
     };
-    let explain = |error| Failure::new(run.explain_guest(&error));
     let probe = probes::boot_id();
-    let output = run.on_guest(&probe.command(COMMAND)).await.map_err(explain)?;
+    let output = run
+        .on_guest(&probe.command(COMMAND))
+        .await
+        .map_err(|error| run.guest_failure(&error))?;
     let boot_id = probe
         .read(&output)
         .map_err(|error| unreadable(run, &error.to_string()))?;
@@ -65,7 +69,7 @@ pub async fn switch_off(run: &HostRun) -> Result<(), Failure> {
     let output = run
         .on_guest(&probe.command(COMMAND))
         .await
-        .map_err(|error| Failure::new(run.explain_guest(&error)))?;
+        .map_err(|error| run.guest_failure(&error))?;
     match probe.read(&output) {
         Ok(_) => Ok(()),
         Err(error) => Err(Failure::new(
@@ -91,6 +95,7 @@ pub async fn switch_off(run: &HostRun) -> Result<(), Failure> {
 /// Removes the drive, and the cloud-init keys that only it read.
 pub async fn remove_drive(run: &HostRun, vm: &Vm, drive: &str) -> Result<(), Failure> {
     let config = run.api().vm_config(&vm.node, vm.vmid, View::Pending).await?;
+    still_ours(vm, &run.machine.name, &config)?;
     let mut delete = Vec::new();
     if drive != NO_DRIVE
         && let Some(current) = drive.parse().ok().and_then(|slot| config.drive(slot))
@@ -123,26 +128,65 @@ pub async fn remove_drive(run: &HostRun, vm: &Vm, drive: &str) -> Result<(), Fai
 }
 
 /// Sees to it that the VM was power-cycled since the checkpoint: whatever an earlier run did is looked at first.
+///
+/// ```text
+///   power task under way --> its end is waited for
+///   stopped              --> started, which applies what is pending
+///   drive still there or pending --> power cycle
+///   nothing pending: the cycle may have been done already, so the guest decides
+///       another boot id  --> done
+///       the same boot id --> power cycle
+///       no answer        --> it may be booting: waited for, and only then power-cycled
+/// ```
 pub async fn restart(run: &HostRun, vm: &Vm, drive: &str, boot_id_before: &str) -> Result<(), Failure> {
+    wait_for_power_tasks(run, vm).await?;
     let status = run.api().vm_status(&vm.node, vm.vmid).await?;
+    still_named(vm, &run.machine.name, &status.name)?;
     if !status.running {
         return start(run, vm).await;
     }
-    wait_for_power_tasks(run, vm).await?;
-    if !drive_pending(run, vm, drive).await?
-        && verify::boot_id(run)
-            .await
-            .is_ok_and(|boot_id| boot_id != boot_id_before)
+    if !drive_there(run, vm, drive).await?
+        && let Some(boot_id) = answer(run).await?
+        && boot_id != boot_id_before
     {
         return Ok(());
     }
     power_cycle(run, vm).await
 }
 
-/// Whether the drive's removal still waits for a power cycle.
-async fn drive_pending(run: &HostRun, vm: &Vm, drive: &str) -> Result<bool, Failure> {
+/// Whether the drive is there, or its removal still waits for a power cycle.
+async fn drive_there(run: &HostRun, vm: &Vm, drive: &str) -> Result<bool, Failure> {
     let pending = run.api().vm_pending(&vm.node, vm.vmid).await?;
     Ok(pending.iter().any(|entry| entry.key == drive))
+}
+
+/// The boot that answers; a guest that does not is given time to boot. `None` if it stays silent.
+async fn answer(run: &HostRun) -> Result<Option<String>, Failure> {
+    let since = Instant::now();
+    let patience = SILENCE.min(run.machine.waits.restart);
+    loop {
+        let error = match verify::boot_id(run).await {
+            Ok(boot_id) => return Ok(Some(boot_id)),
+            Err(error) => error,
+        };
+        if !error.may_pass_while_booting() {
+            return Err(run.guest_failure(&error));
+        }
+        if since.elapsed() >= patience {
+            return Ok(None);
+        }
+        pause(run, pace(&error).pause(since.elapsed())).await?;
+    }
+}
+
+/// Waits, unless the run is to stop.
+async fn pause(run: &HostRun, pause: Duration) -> Result<(), Failure> {
+    tokio::select! {
+        () = tokio::time::sleep(pause) => Ok(()),
+        () = run.shared.cancel.cancelled() => Err(Failure::new(
+            Diagnostic::error("engine/interrupted", "interrupted while the guest restarts").exit(Exit::Interrupted),
+        )),
+    }
 }
 
 /// Waits for power tasks of an earlier run to end.
@@ -166,7 +210,7 @@ async fn wait_for_power_tasks(run: &HostRun, vm: &Vm) -> Result<(), Failure> {
             )
             .await;
     }
-    Ok(())
+    pause(run, Duration::ZERO).await
 }
 
 /// Power-cycles the VM through the API: an orderly reboot; if the guest ignores it, shutdown with force and start.
@@ -175,7 +219,9 @@ pub async fn power_cycle(run: &HostRun, vm: &Vm) -> Result<(), Failure> {
     let upid = run.api().reboot(&vm.node, vm.vmid, SHUTDOWN).await?;
     let rebooted = run.follow(NAME, &upid, &format!("restart of VM {}", vm.vmid)).await;
     if let Err(failure) = rebooted {
-        if run.shared.cancel.is_cancelled() {
+        // Only a task that surely failed for a reason of its own, a guest that does not listen, is answered with force.
+        let ignored = failure.diagnostic.code == "task/failed" && failure.retry == Retry::No;
+        if run.shared.cancel.is_cancelled() || !ignored {
             return Err(failure);
         }
         run.warn(
@@ -206,7 +252,7 @@ async fn came_back(run: &HostRun, vm: &Vm) -> Result<(), Failure> {
         if since.elapsed() >= Duration::from_secs(20) {
             return start(run, vm).await;
         }
-        tokio::time::sleep(Pace::Task.pause(since.elapsed())).await;
+        pause(run, Pace::Task.pause(since.elapsed())).await?;
     }
 }
 
@@ -219,9 +265,9 @@ async fn start(run: &HostRun, vm: &Vm) -> Result<(), Failure> {
     }
 }
 
-/// Removes the snippets: they hold a password hash, and nothing refers to them now.
-pub async fn remove_snippets(run: &HostRun, vm: &Vm) -> Result<(), Failure> {
-    snippets::remove(run, &vm.node).await
+/// Removes the snippets from the node that they were delivered to: they hold a password hash, and nothing refers to them now.
+pub async fn remove_snippets(run: &HostRun) -> Result<(), Failure> {
+    snippets::remove(run, &run.machine.node).await
 }
 
 fn unreadable(run: &HostRun, detail: &str) -> Failure {

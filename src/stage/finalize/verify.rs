@@ -20,6 +20,8 @@ pub enum Verified {
     NotYet(SshError),
     /// The guest answers, from the boot before.
     SameBoot,
+    /// Addresses are missing, which may come a moment later than sshd: a second card, IPv6 after its check for duplicates.
+    AddressesLate(Box<Diagnostic>),
     /// Something is not as it was.
     Wrong(Box<Diagnostic>),
     /// Restarted and otherwise unchanged.
@@ -40,7 +42,7 @@ pub(super) async fn verify(run: &HostRun, checkpoint: &Checkpoint) -> Result<Ver
     let now = addresses(run).await?;
     let lost: Vec<&String> = checkpoint.addresses.difference(&now).collect();
     if !lost.is_empty() {
-        return Ok(Verified::Wrong(Box::new(lost_addresses(run, &lost, &now))));
+        return Ok(Verified::AddressesLate(Box::new(lost_addresses(run, &lost, &now))));
     }
     drive_is_gone(run, checkpoint).await
 }
@@ -87,7 +89,7 @@ pub async fn addresses(run: &HostRun) -> Result<BTreeSet<String>, Failure> {
     let output = run
         .on_guest(&probe.command(COMMAND))
         .await
-        .map_err(|error| Failure::new(run.explain_guest(&error)))?;
+        .map_err(|error| run.guest_failure(&error))?;
     match probe.read(&output) {
         Ok(found) => Ok(found.iter().filter(|address| !address.dynamic).map(text).collect()),
         Err(error) => Err(Failure::new(

@@ -163,7 +163,16 @@ fn cloudinit_drive(machine: &Machine, config: &VmConfig, out: &mut Difference) {
         return;
     };
     match config.cloudinit_drives().as_slice() {
-        [] => out.allocate_cloudinit(wanted.as_str()),
+        [] => {
+            // Proxmox's own choice first; a slot that holds something else, or is to, stays.
+            let declared = |slot: &str| machine.hardware.extra_disks.iter().any(|disk| disk.slot == slot);
+            let free = ["ide2", "ide0", "ide1", "ide3", "sata5"]
+                .into_iter()
+                .find(|slot| config.get(slot).is_none() && !declared(slot));
+            if let Some(slot) = free {
+                out.allocate_cloudinit(slot, wanted.as_str());
+            }
+        }
         [drive] if drive.storage().as_ref() != Some(wanted) => {
             let slot = drive.slot.to_string();
             out.delete(&slot, config.get(&slot));
@@ -173,10 +182,10 @@ fn cloudinit_drive(machine: &Machine, config: &VmConfig, out: &mut Difference) {
 }
 
 impl Difference {
-    fn allocate_cloudinit(&mut self, storage: &str) {
+    fn allocate_cloudinit(&mut self, slot: &str, storage: &str) {
         let value = format!("{storage}:cloudinit");
-        self.changes.push(Change::new("ide2", value.clone()));
-        self.allocate.push(("ide2".to_owned(), value));
+        self.changes.push(Change::new(slot, value.clone()));
+        self.allocate.push((slot.to_owned(), value));
     }
 }
 
@@ -230,7 +239,8 @@ fn extra_disks(machine: &Machine, config: &VmConfig, out: &mut Difference) {
 fn boot_order(machine: &Machine, config: &VmConfig, out: &mut Difference) {
     let coming: BTreeSet<String> = out.set.iter().map(|(key, _)| key.clone()).collect();
     let devices = config.devices();
-    let present = |device: &String| devices.contains(device) || coming.contains(device);
+    let present =
+        |device: &String| (devices.contains(device) && !out.delete.contains(device)) || coming.contains(device);
     let current = config
         .boot_order()
         .map(|order| order.devices().to_vec())
@@ -244,7 +254,12 @@ fn boot_order(machine: &Machine, config: &VmConfig, out: &mut Difference) {
         }
     };
     let wanted: Vec<String> = wanted.into_iter().filter(present).collect();
-    if wanted != current {
+    // What goes leaves the order by itself; an empty order would boot nothing.
+    let current: Vec<String> = current
+        .into_iter()
+        .filter(|device| !out.delete.contains(device))
+        .collect();
+    if wanted != current && !wanted.is_empty() {
         out.set(
             "boot",
             config.get("boot"),

@@ -15,10 +15,10 @@ use crate::engine::host::HostRun;
 use crate::engine::stage::{Seen, Stage};
 use crate::proxmox::config::VmConfig;
 use crate::proxmox::vm::View;
-use crate::stage::Vm;
 use crate::stage::migrate::Placed;
 use crate::stage::ownership::Owned;
 use crate::stage::snippets::Delivered;
+use crate::stage::{Vm, still_ours};
 
 pub use diff::{Difference, difference, shortfalls};
 
@@ -57,6 +57,7 @@ impl Stage for Hardware {
     async fn observe(&self, run: &HostRun) -> Result<Seen<Shaped>, Failure> {
         let vm = &self.placed.vm;
         let config = run.api().vm_config(&vm.node, vm.vmid, View::Pending).await?;
+        still_ours(vm, &run.machine.name, &config)?;
         let difference = difference(&run.machine, &config, &self.delivered.cicustom);
         let done = |detail: String| {
             Ok(Seen::Done(Shaped {
@@ -115,6 +116,7 @@ impl Stage for Hardware {
     async fn act(&self, run: &HostRun) -> Result<(), Failure> {
         let vm = &self.placed.vm;
         let config = run.api().vm_config(&vm.node, vm.vmid, View::Pending).await?;
+        still_ours(vm, &run.machine.name, &config)?;
         let difference = difference(&run.machine, &config, &self.delivered.cicustom);
         let digest = config.digest.as_deref();
         // One kind of change a look: after each the engine reads the configuration again, with its new digest.

@@ -155,6 +155,13 @@ fn disks(machine: &Machine, template: &Template, out: &mut Vec<Diagnostic>) {
         .iter()
         .map(|disk| disk.slot.to_string())
         .collect();
+    // CD drives take a slot too.
+    let taken: Vec<String> = template
+        .config
+        .drives()
+        .iter()
+        .map(|drive| drive.slot.to_string())
+        .collect();
     if let Some(boot) = &machine.hardware.boot_disk {
         let drive = boot.slot.parse().ok().and_then(|slot| template.config.drive(slot));
         match drive.filter(|drive| !drive.is_cdrom()) {
@@ -205,13 +212,16 @@ fn disks(machine: &Machine, template: &Template, out: &mut Vec<Diagnostic>) {
         );
     }
     for disk in &machine.hardware.extra_disks {
-        if slots.contains(&disk.slot) {
+        if taken.contains(&disk.slot) {
             out.push(
                 error(
                     machine,
                     "readiness/slot-taken",
                     &format!("vms_config.{}.disk", disk.key),
-                    format!("slot {} is taken by a disk of template {}", disk.slot, machine.template),
+                    format!(
+                        "slot {} is taken by a drive of template {}",
+                        disk.slot, machine.template
+                    ),
                 )
                 .rule("an extra disk needs a free slot"),
             );
@@ -309,6 +319,7 @@ fn storages(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
         *wanted.entry(storage.storage.as_str()).or_default() += gib;
         storage_is_usable(machine, storage, content, key, &mut told, out);
     }
+    on_the_way(machine, facts, out);
     for (name, gib) in wanted {
         let Some(storage) = storages.iter().find(|storage| storage.storage.as_str() == name) else {
             continue;
@@ -328,6 +339,39 @@ fn storages(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
                 .rule("thin disks fit at first and fill the storage later"),
             );
         }
+    }
+}
+
+/// A clone that is moved afterwards is made on the template's node first, onto the storage of that name there.
+fn on_the_way(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
+    let (Some(template), Some(wanted), Some(there)) =
+        (&facts.template, &machine.hardware.storage, &facts.source_storages)
+    else {
+        return;
+    };
+    if template.node == machine.node || facts.template_is_shared {
+        return;
+    }
+    let usable = there.iter().any(|storage| {
+        storage.storage == *wanted && storage.enabled && storage.active && storage.content.iter().any(|c| c == "images")
+    });
+    if !usable {
+        out.push(
+            error(
+                machine,
+                "readiness/no-storage-on-the-way",
+                "vms_config.storage",
+                format!("node {} has no storage {wanted} that takes images", template.node),
+            )
+            .rule(format!(
+                "template {} is on {}: the clone is made there and then moved to {}",
+                machine.template, template.node, machine.node
+            ))
+            .help(format!(
+                "put a copy of the template on {}, or on shared storage",
+                machine.node
+            )),
+        );
     }
 }
 
@@ -439,7 +483,14 @@ fn needed_privileges(machine: &Machine, facts: &Facts) -> Vec<(String, Vec<&'sta
         }
     }
     if facts.major >= 8 {
-        for nic in &machine.hardware.nics {
+        // A vnet lies in a zone of its own, which the API does not name here; that it is listed at all is the proof.
+        let is_vnet = |name: &str| {
+            let bridges = facts.bridges.as_deref().unwrap_or_default();
+            bridges
+                .iter()
+                .any(|bridge| bridge.iface == name && bridge.kind == "vnet")
+        };
+        for nic in machine.hardware.nics.iter().filter(|nic| !is_vnet(&nic.bridge)) {
             let path = match nic.tag {
                 Some(tag) => format!("/sdn/zones/localnetwork/{}/{tag}", nic.bridge),
                 None => format!("/sdn/zones/localnetwork/{}", nic.bridge),
