@@ -37,7 +37,7 @@ mod subnet;
 pub mod variables;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

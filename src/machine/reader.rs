@@ -42,7 +42,8 @@ impl Field {
             Data::Bool(b) => b.to_string(),
             Data::Int(i) => i.to_string(),
             Data::Float(f) => f.to_string(),
-            Data::Str(s) => format!("{s:?}"),
+            Data::Str(s) | Data::Unsafe(s) => format!("{s:?}"),
+            Data::Vault(_) => MASK.to_owned(),
             Data::List(_) => "a list".to_owned(),
             Data::Map(_) => "a mapping".to_owned(),
         }
@@ -69,12 +70,13 @@ impl Field {
             Data::Bool(_) => "a truth value",
             Data::Int(_) => "a whole number",
             Data::Float(_) => "a number with a fraction",
-            Data::Str(_) => "a text",
+            Data::Str(_) | Data::Unsafe(_) => "a text",
+            Data::Vault(_) => "an encrypted text",
             Data::List(_) => "a list",
             Data::Map(_) => "a mapping",
         };
         let shown = match self.value.data {
-            _ => found.to_owned(),
+            Data::Null | Data::List(_) | Data::Map(_) | Data::Vault(_) => found.to_owned(),
             _ => format!("{} ({found})", self.show()),
         };
         self.error("machine/wrong-type", format!("{} is {shown}, not {wanted}", self.path))
@@ -83,7 +85,7 @@ impl Field {
     /// The text of a scalar, exactly as written where that is known.
     pub(super) fn text(&self) -> Option<String> {
         match &self.value.data {
-            Data::Str(s) => Some(s.clone()),
+            Data::Str(s) | Data::Unsafe(s) => Some(s.clone()),
             Data::Int(i) => Some(i.to_string()),
             _ => None,
         }

@@ -59,11 +59,12 @@ impl Client {
     ///
     /// As every call: [`ApiError`].
     pub async fn agent_ping(&self, node: &NodeName, vmid: VmId) -> Result<bool, ApiError> {
+        let answers = |data: Value| Ok(data.get("result").and_then(|result| result.get("error")).is_none());
         match self
-            .change(Method::Post, vm(node, vmid, "/agent/ping"), Vec::new())
+            .decoded(Method::Post, vm(node, vmid, "/agent/ping"), Vec::new(), answers)
             .await
         {
-            Ok(()) => Ok(true),
+            Ok(answers) => Ok(answers),
             Err(error) if error.status == Some(500) && is_silent(&error.reason) => Ok(false),
             Err(error) => Err(error),
         }

@@ -6,7 +6,7 @@
 //!                 +--> typed answer, or error::ApiError, which answers kind(): what the caller can do about it
 //! ```
 //!
-//! * [`client`]: the calls; they stand by subject in [`cluster`], [`vm`], [`task`], [`storage`], [`network`], [`agent`].
+//! * [`client`]: the calls; they stand by subject in [`cluster`], [`vm`], [`power`], [`task`], [`storage`], [`network`], [`agent`].
 //! * [`error`]: what went wrong, classified by what can be done about it.
 //! * [`transport`]: one request, one answer. [`https`] is the real one, with [`tls`], [`login`] and [`form`] below it.
 //! * [`config`] and its neighbours: the grammar of a VM's configuration, pure.
@@ -28,6 +28,7 @@ mod json;
 pub mod login;
 pub mod network;
 pub mod nic;
+pub mod power;
 pub mod property;
 pub mod size;
 pub mod storage;

@@ -1,9 +1,7 @@
-//! A VM's life: list, read, clone, configure, resize, migrate, power, destroy.
+//! A VM's life: list, read, clone, configure, resize, migrate, destroy; its power is in [`super::power`].
 //!
 //! Source: qemu-server, `API2/Qemu.pm`. Calls that answer a task id say nothing about success: a start of a VM that does
 //! not exist gets one too. Follow the task.
-
-use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -392,61 +390,6 @@ impl Client {
             params.extend([param("online", 1), param("with-local-disks", 1)]);
         }
         self.task(Method::Post, vm(node, vmid, "/migrate"), params).await
-    }
-
-    /// Starts a VM.
-    ///
-    /// # Errors
-    ///
-    /// As every call: [`ApiError`].
-    pub async fn start(&self, node: &NodeName, vmid: VmId) -> Result<Upid, ApiError> {
-        self.task(Method::Post, vm(node, vmid, "/status/start"), Vec::new())
-            .await
-    }
-
-    /// Pulls a VM's plug. A stopped one is fine.
-    ///
-    /// # Errors
-    ///
-    /// As every call: [`ApiError`].
-    pub async fn stop(&self, node: &NodeName, vmid: VmId) -> Result<Upid, ApiError> {
-        self.task(Method::Post, vm(node, vmid, "/status/stop"), Vec::new())
-            .await
-    }
-
-    /// Asks the guest to power off, and pulls the plug after `timeout` if `force_stop`. A stopped VM is fine.
-    ///
-    /// # Errors
-    ///
-    /// As every call: [`ApiError`].
-    pub async fn shutdown(
-        &self,
-        node: &NodeName,
-        vmid: VmId,
-        timeout: Duration,
-        force_stop: bool,
-    ) -> Result<Upid, ApiError> {
-        let mut params = vec![param("timeout", timeout.as_secs())];
-        if force_stop {
-            params.push(param("forceStop", 1));
-        }
-        self.task(Method::Post, vm(node, vmid, "/status/shutdown"), params)
-            .await
-    }
-
-    /// Asks the guest to power off, applies what is pending, and starts it again. The task ends while the VM is stopped:
-    /// the start is another task, so look at [`Self::vm_status`] for a new process.
-    ///
-    /// # Errors
-    ///
-    /// As every call: [`ApiError`].
-    pub async fn reboot(&self, node: &NodeName, vmid: VmId, timeout: Duration) -> Result<Upid, ApiError> {
-        self.task(
-            Method::Post,
-            vm(node, vmid, "/status/reboot"),
-            vec![param("timeout", timeout.as_secs())],
-        )
-        .await
     }
 
     /// Destroys a stopped VM and its own volumes; `purge` takes it out of backup, replication and HA as well.

@@ -1,7 +1,6 @@
 //! The real client against a small real HTTPS server.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex as StdMutex};
 
 use http_body_util::{BodyExt, Full};
