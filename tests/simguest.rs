@@ -42,14 +42,17 @@ impl Machines for World {
     fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
-    fn next_event(&self) -> Option<u64> {
-        self.guests.lock().unwrap().values().filter_map(Guest::next_event).min()
-    }
     fn each_guest(&self, look: &mut dyn FnMut(u32, &mut Guest)) {
         let now = self.clock.now_ms();
+        let mut happened = false;
         for (vmid, guest) in self.guests.lock().unwrap().iter_mut() {
+            let before = guest.revision();
             guest.advance(now);
+            happened |= guest.revision() != before;
             look(*vmid, guest);
+        }
+        if happened {
+            self.changed.send_modify(|n| *n += 1);
         }
     }
     fn change_guest(&self, vmid: u32, change: &mut dyn FnMut(&mut Guest)) -> bool {

@@ -198,8 +198,14 @@ pub struct Simulator {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     pub listen: std::net::SocketAddr,
     /// Scale the cluster's durations: 1 is as real, 0 is at once
-    #[arg(long, value_name = "FACTOR")]
-    pub speed: Option<f64>,
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    pub speed: f64,
+    /// The port of every guest's and node's sshd
+    #[arg(long, value_name = "PORT", default_value_t = 2222)]
+    pub ssh_port: u16,
+    /// A file with public keys that log in to the nodes as root; may be given several times
+    #[arg(long, value_name = "FILE")]
+    pub node_key: Vec<PathBuf>,
 }
 
 /// Arguments of `completions`.

@@ -36,6 +36,11 @@ pub fn environment() -> BTreeMap<String, String> {
         .collect()
 }
 
+/// The home directory, where there is one.
+pub fn home() -> PathBuf {
+    environment().get("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
+}
+
 /// Reads settings and inventory.
 pub fn load(global: &Global, sources: &Sources, overrides: Overrides) -> Result<Loaded, Problems> {
     let env = environment();
@@ -153,10 +158,6 @@ impl Loaded {
         }
     }
 
-    /// The home directory, where there is one.
-    pub fn home(&self) -> PathBuf {
-        self.env.get("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
-    }
 
     /// Takes the inventory's `vms_state_dir` as the state directory, unless settings name one.
     pub fn settle_state_dir(&mut self, host: &str) -> Result<(), Problems> {
@@ -173,14 +174,14 @@ impl Loaded {
                 .unwrap_or(Path::new("."))
                 .to_owned();
             self.settings
-                .take_state_dir_of_inventory(text, &base, Some(&self.home()), value.place.clone());
+                .take_state_dir_of_inventory(text, &base, Some(&home()), value.place.clone());
         }
         Ok(())
     }
 
     /// Gives every machine the public keys that may log in to it: the control node's, made if it has none (`make`).
     pub fn authorize(&self, machines: &mut [Machine], make: bool) -> Result<(), Problems> {
-        let home = self.home();
+        let home = home();
         for machine in machines {
             let configured = machine.ssh.key.as_deref();
             let pair = if make {

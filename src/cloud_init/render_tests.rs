@@ -142,7 +142,7 @@ fn several_interfaces_two_families_and_macs() {
                 "addresses": ["10.0.20.31/24", "2001:db8::31/64"],
                 "match": {"macaddress": "12:34:56:10:20:30"},
                 "nameservers": {"addresses": ["10.0.20.2", "10.0.20.3"], "search": ["lab.test"]},
-                "routes": [{"to": "::/0", "via": "fe80::1"}, {"to": "0.0.0.0/0", "via": "10.0.20.1"}],
+                "routes": [{"to": "0.0.0.0/0", "via": "10.0.20.1"}, {"to": "::/0", "via": "fe80::1"}],
                 "set-name": "ens18",
             },
             "ens20": {"dhcp4": true, "dhcp6": true},

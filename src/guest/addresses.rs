@@ -32,18 +32,25 @@ pub fn addresses() -> Probe<Vec<GuestAddress>> {
             "proc" => from_proc(rest),
             other => return Err(format!("an unexpected line: {other:?}")),
         };
-        found.retain(|a| worth_keeping(a.address));
+        found.retain(worth_keeping);
         found.sort();
         found.dedup();
         Ok(found)
     })
 }
 
-fn worth_keeping(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(v4) => !v4.is_loopback() && !v4.is_link_local() && !v4.is_unspecified(),
-        IpAddr::V6(v6) => !v6.is_loopback() && !v6.is_unicast_link_local() && !v6.is_unspecified(),
-    }
+/// Whether the address is the machine's own towards others: not on its loopback interface, not link-local. Where the
+/// interface is not known, the loopback range stands for it.
+fn worth_keeping(found: &GuestAddress) -> bool {
+    let on_loopback = match &found.interface {
+        Some(interface) => interface == "lo",
+        None => found.address.is_loopback(),
+    };
+    let local = match found.address {
+        IpAddr::V4(v4) => v4.is_link_local() || v4.is_unspecified(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local() || v6.is_unspecified(),
+    };
+    !on_loopback && !local
 }
 
 #[derive(Deserialize)]

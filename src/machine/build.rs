@@ -1,7 +1,7 @@
 //! From variables to a machine, all problems at once.
 
 use super::reader::Reader;
-use super::{Machine, addresses, cluster, connection, guest, hardware, names, schema};
+use super::{Machine, addresses, cluster, connection, guest, hardware, names, schema, variable_names};
 use crate::diagnose::{Diagnostic, nearest};
 use crate::proxmox::ids::VmId;
 
@@ -26,8 +26,8 @@ pub struct Built {
 pub fn build(vars: &dyn Variables) -> Result<Built, Vec<Diagnostic>> {
     let mut reader = Reader::new(vars);
     let r = &mut reader;
-    r.check_names();
-    without_effect(r);
+    variable_names::mistyped(r);
+    variable_names::without_effect(r);
     let name = names::vm_name(r);
     let cluster = cluster::build(r);
     let node = r.get_or_default("vms_proxmox_node").and_then(|field| r.id(&field));
@@ -67,36 +67,6 @@ pub fn build(vars: &dyn Variables) -> Result<Built, Vec<Diagnostic>> {
         })
     })();
     reader.finish(machine)
-}
-
-/// Variables that had a meaning once.
-fn without_effect(reader: &mut Reader<'_>) {
-    if let Some(field) = reader.get("vms_use_terraform") {
-        if reader.bool(&field) == Some(true) {
-            reader.push(
-                field
-                    .warning("machine/terraform", "vms_use_terraform is true: ignored")
-                    .rule("vmwright has one backend and owns VMs by its own records, with the same checks")
-                    .help("remove vms_use_terraform"),
-            );
-        }
-    }
-    for (name, why) in [
-        ("vms_clone", "every VM is a clone of its template"),
-        ("vms_static_vmid", "a fixed id is vms_vmid"),
-    ] {
-        if let Some(field) = reader
-            .get(name)
-            .filter(|field| field.text().is_none_or(|text| !text.is_empty()))
-        {
-            reader.push(
-                field
-                    .warning("machine/deprecated", format!("{name} has no effect"))
-                    .rule(why)
-                    .help(format!("remove {name}")),
-            );
-        }
-    }
 }
 
 /// The template that `vms_os` selects.

@@ -54,15 +54,14 @@ pub(super) fn build(reader: &mut Reader<'_>, config: &Field, scsihw: Option<&str
         .child(config, "disk_os")
         .and_then(|field| reader.known_map(&field))
     {
-        if let Some(slot) = required_child(reader, &disk, "disk", "virtio0 in most templates") {
-            if let Some(slot) = self::slot(reader, &slot, &mut slots) {
-                let size = reader.child(&disk, "size");
-                disks.boot = Some(BootDisk {
-                    size_gib: size.and_then(|field| reader.size(&field, Unit::Gib, 1)),
-                    options: options(reader, &disk, &slot, scsihw),
-                    slot,
-                });
-            }
+        let slot = required_child(reader, &disk, "disk", "virtio0 in most templates");
+        if let Some(slot) = slot.and_then(|field| self::slot(reader, &field, &mut slots)) {
+            let size = reader.child(&disk, "size");
+            disks.boot = Some(BootDisk {
+                size_gib: size.and_then(|field| reader.size(&field, Unit::Gib, 1)),
+                options: options(reader, &disk, &slot, scsihw),
+                slot,
+            });
         }
         disks.format = reader
             .child(&disk, "format")

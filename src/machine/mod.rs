@@ -25,6 +25,7 @@ mod disks;
 mod guest;
 mod hardware;
 mod mac;
+mod name_servers;
 mod names;
 mod nics;
 mod reader;
@@ -34,6 +35,7 @@ pub mod schema;
 mod shell_words;
 mod size;
 mod subnet;
+mod variable_names;
 pub mod variables;
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use indexmap::IndexMap;
 
-use super::schema::{self, Status};
+use super::schema;
 use super::size::{self, Unit};
 use super::variables::{Data, Entry, Value, Variables};
 use super::{Built, Machine, Origins};
@@ -474,27 +474,6 @@ impl<'v> Reader<'v> {
             self.push(problem);
         }
         Some(field.clone())
-    }
-
-    /// Warns about variables of ours that look mistyped, and about those without effect.
-    pub(super) fn check_names(&mut self) {
-        let ours = |name: &str| ["vms_", "global_", "pihole_"].iter().any(|p| name.starts_with(p));
-        for name in self.vars.names() {
-            match schema::variable(&name).map(|v| v.status) {
-                None if ours(&name) && !name.contains('.') => {
-                    let known = schema::variables().map(|v| v.name).filter(|n| !n.contains('.'));
-                    let Some(near) = nearest(&name, known) else { continue };
-                    let place = self.vars.get(&name).ok().flatten().map(|v| v.place);
-                    self.push(
-                        Diagnostic::warning("machine/unknown-variable", format!("{name} is no variable of vmwright"))
-                            .key(&name)
-                            .at(place)
-                            .help(format!("did you mean {near}?")),
-                    );
-                }
-                None | Some(Status::Used | Status::Ignored | Status::Deprecated) => {}
-            }
-        }
     }
 }
 

@@ -5,6 +5,7 @@
 //!
 //! A name is a path: `vms_config.disk_os.size`. `diskN`, `nicN`, `netN` and `serialN` stand for every index.
 
+mod hardware;
 mod table;
 
 use crate::diagnose::nearest;

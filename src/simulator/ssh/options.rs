@@ -18,9 +18,15 @@ pub trait Machines: Send + Sync + 'static {
     fn durations(&self) -> Durations;
     /// A number that changes when anything in the world may have changed.
     fn changes(&self) -> watch::Receiver<u64>;
-    /// When something happens by itself next, anywhere in the world: the doors then look at the guests again.
-    fn next_event(&self) -> Option<u64>;
-    /// Every guest, advanced to now. Must not count as a change: the doors call it after each change.
+    /// When something happens by itself next, anywhere in the world: the doors then look at the guests again. Without
+    /// more knowledge, the guests' own next event; a world with tasks says theirs too.
+    fn next_event(&self) -> Option<u64> {
+        let mut next: Option<u64> = None;
+        self.each_guest(&mut |_, guest| next = [next, guest.next_event()].into_iter().flatten().min());
+        next
+    }
+    /// Every guest, advanced to now. Looking is no change (the doors look after each change), but what time brought to a
+    /// guest on this occasion is one: it must be told through [`Machines::changes`], or the doors miss it.
     fn each_guest(&self, look: &mut dyn FnMut(u32, &mut Guest));
     /// One guest, advanced to now, to be changed; the world notices. False when there is none.
     fn change_guest(&self, vmid: u32, change: &mut dyn FnMut(&mut Guest)) -> bool;

@@ -1,0 +1,4 @@
+//! The embedded cluster against the facts: its own behaviour, the published API schema, and recorded exchanges.
+
+mod behaviour;
+mod support;
