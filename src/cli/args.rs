@@ -143,9 +143,6 @@ pub struct Inventory {
     /// The variables of one host
     #[arg(long, value_name = "HOST", group = "what")]
     pub host: Option<String>,
-    /// Only these hosts, with --list
-    #[arg(short, long, value_name = "PATTERN")]
-    pub limit: Option<String>,
 }
 
 /// Arguments of `render`.

@@ -20,7 +20,7 @@ use super::Problems;
 use super::prepare::home;
 use crate::diagnose::{Diagnostic, Exit, chain};
 use crate::guest::keys;
-use crate::inventory::{Inventory, Scope, Value};
+use crate::inventory::{Data, Inventory, Scope, Value};
 use crate::simulator::clock::Durations;
 use crate::simulator::spec::WorldSpec;
 use crate::simulator::{Options, Simulator};
@@ -63,7 +63,7 @@ pub async fn start(inventory: &Inventory, hosts: &[String]) -> Result<Option<Emb
     for host in hosts {
         let scope = inventory.scope(host);
         if let Some(value) = get(&scope, "vms_simulator")?
-            && !value.is_null()
+            && !matches!(value.data, Data::Null)
         {
             return Ok(Some(Embedded(begin(&scope, host, &value).await?)));
         }
@@ -71,7 +71,7 @@ pub async fn start(inventory: &Inventory, hosts: &[String]) -> Result<Option<Emb
     Ok(None)
 }
 
-async fn begin(scope: &Scope, host: &str, value: &Value) -> Result<Simulator, Problems> {
+async fn begin(scope: &Scope<'_>, host: &str, value: &Value) -> Result<Simulator, Problems> {
     let wrong = |message: String| {
         vec![Diagnostic::error("cli/simulator", message).host(host).key("vms_simulator").at(value.place.clone())]
     };
@@ -106,12 +106,12 @@ async fn begin(scope: &Scope, host: &str, value: &Value) -> Result<Simulator, Pr
     })
 }
 
-fn get(scope: &Scope, name: &str) -> Result<Option<Value>, Problems> {
+fn get(scope: &Scope<'_>, name: &str) -> Result<Option<Value>, Problems> {
     scope.get(name).map_err(|problem| vec![problem])
 }
 
 /// An address of this machine from two variables: a host, which may hold a port, and a port.
-fn address(scope: &Scope, host: &str, name: &str, port: &str, default: u16) -> Result<SocketAddr, Problems> {
+fn address(scope: &Scope<'_>, host: &str, name: &str, port: &str, default: u16) -> Result<SocketAddr, Problems> {
     let value = get(scope, name)?;
     let text = value.as_ref().and_then(Value::as_str).unwrap_or_default();
     if let Ok(address) = text.parse::<SocketAddr>() {

@@ -18,13 +18,7 @@ pub fn run(global: &Global, args: &Inventory) -> Result<Exit, Problems> {
             return Err(vec![problem]);
         }
         Some(host) => loaded.inventory.host_json(host, true),
-        None => match &args.limit {
-            Some(limit) => {
-                let hosts = loaded.inventory.select(limit).map_err(|problem| vec![problem])?;
-                loaded.inventory.list_json_of(&hosts, true)
-            }
-            None => loaded.inventory.list_json(true),
-        },
+        None => loaded.inventory.list_json(true),
     };
     let text = serde_json::to_string_pretty(&json).map_err(|error| {
         vec![Diagnostic::error(

@@ -1,5 +1,6 @@
 //! What verbs have in common: settings, inventory, hosts and machines, read and checked before anything is touched.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -8,8 +9,8 @@ use super::embedded::{self, Embedded};
 use super::{Problems, logging, say};
 use crate::diagnose::{Diagnostic, Place, chain, nearest};
 use crate::guest::keys;
-use crate::inventory::{Inventory, LoadOptions};
-use crate::machine::{self, Machine};
+use crate::inventory::{Data, Inventory, LoadOptions, Scope, Value};
+use crate::machine::{self, Machine, Variables};
 use crate::secret::{Redactor, Secret};
 use crate::settings::{self, Overrides, Settings};
 
@@ -24,8 +25,8 @@ pub struct Loaded {
     pub inventory: Inventory,
     /// What is worth saying.
     pub warnings: Vec<Diagnostic>,
-    /// The environment.
-    pub env: BTreeMap<String, String>,
+    /// Secret values that were looked at.
+    secrets: RefCell<Vec<Secret>>,
 }
 
 /// The environment; names and values that are no text are left out.
@@ -74,7 +75,7 @@ pub fn load(global: &Global, sources: &Sources, overrides: Overrides) -> Result<
         extra_vars: sources.extra_vars.clone(),
         vault_password_files: settings.vault_password_files.value.clone(),
         working_dir,
-        env: env.clone(),
+        env,
     })?;
     let mut warnings = settings.warnings.clone();
     warnings.extend(loaded.warnings);
@@ -82,14 +83,78 @@ pub fn load(global: &Global, sources: &Sources, overrides: Overrides) -> Result<
         settings,
         inventory: loaded.inventory,
         warnings,
-        env,
+        secrets: RefCell::default(),
     })
 }
 
+/// The variables of one host, for `machine`; what is secret of them is remembered.
+struct HostVariables<'i> {
+    inventory: &'i Inventory,
+    scope: Scope<'i>,
+    host: String,
+    secrets: &'i RefCell<Vec<Secret>>,
+}
+
+impl Variables for HostVariables<'_> {
+    fn host(&self) -> &str {
+        &self.host
+    }
+
+    fn groups(&self) -> Vec<String> {
+        self.inventory.groups_of(&self.host)
+    }
+
+    fn get(&self, name: &str) -> Result<Option<Value>, Diagnostic> {
+        let value = self.scope.get(name)?;
+        if let Some(value) = &value {
+            remember(value, &mut self.secrets.borrow_mut());
+        }
+        Ok(value)
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.scope.names().into_iter().map(str::to_owned).collect()
+    }
+
+    fn of_host(&self, host: &str) -> Option<Box<dyn Variables + '_>> {
+        let known = self.inventory.has_host(host);
+        known.then(|| Box::new(HostVariables { scope: self.inventory.scope(host), host: host.to_owned(), ..*self }) as Box<dyn Variables>)
+    }
+
+    fn home(&self) -> Option<PathBuf> {
+        Some(home())
+    }
+}
+
+/// Remembers the secret texts in a value.
+fn remember(value: &Value, secrets: &mut Vec<Secret>) {
+    match &value.data {
+        Data::Str(text) if value.secret => secrets.push(Secret::new(text.to_string())),
+        Data::List(items) => items.iter().for_each(|item| remember(item, secrets)),
+        Data::Map(entries) => entries.values().for_each(|entry| remember(&entry.value, secrets)),
+        Data::Null
+        | Data::Bool(_)
+        | Data::Int(_)
+        | Data::Float(_)
+        | Data::Str(_)
+        | Data::Unsafe(_)
+        | Data::Vault(_) => {}
+    }
+}
+
 impl Loaded {
+    fn variables<'i>(&'i self, host: &str) -> HostVariables<'i> {
+        HostVariables {
+            inventory: &self.inventory,
+            scope: self.inventory.scope(host),
+            host: host.to_owned(),
+            secrets: &self.secrets,
+        }
+    }
+
     /// The hosts that a pattern selects; without one all hosts of group `vms`. Every one must be in that group.
     pub fn hosts(&self, limit: Option<&str>) -> Result<Vec<String>, Problems> {
-        let vms = self.inventory.hosts_of_group(VM_GROUP);
+        let vms: Vec<String> = self.inventory.hosts_of_group(VM_GROUP).into_iter().map(str::to_owned).collect();
         if vms.is_empty() {
             return Err(vec![
                 Diagnostic::error("cli/no-vms", format!("the inventory has no hosts in group {VM_GROUP}"))
@@ -116,7 +181,7 @@ impl Loaded {
     /// Everything that must never be shown.
     pub fn secrets(&self, machines: &[Machine]) -> Redactor {
         let mut secrets: Vec<Secret> = machines.iter().flat_map(Machine::secrets).collect();
-        secrets.extend(self.inventory.secrets());
+        secrets.extend(self.secrets.borrow().iter().cloned());
         let redactor = Redactor::new(secrets);
         logging::mask(&redactor);
         redactor
@@ -137,7 +202,7 @@ impl Loaded {
     pub fn machines(&mut self, hosts: &[String]) -> Result<Vec<Machine>, Problems> {
         let (mut machines, mut problems) = (Vec::new(), Vec::new());
         for host in hosts {
-            match machine::build(&self.inventory.scope(host)) {
+            match machine::build(&self.variables(host)) {
                 Ok(built) => {
                     self.warnings.extend(built.warnings);
                     machines.push(built.machine);

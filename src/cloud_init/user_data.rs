@@ -355,6 +355,7 @@ mod tests {
     fn good_documents_pass() {
         for body in [
             "{}\n",
+            "# a comment\nhostname: web-0 # and one\n# between\nfqdn: a.b\npackages:\n  # inside\n  - vim\n",
             "hostname: web-0\nusers:\n  - default\n  - {name: ops, sudo: null, uid: 1000, groups: [a, b]}\n",
             "runcmd:\n  - echo hi\n  - [sh, -c, 'x']\n  - null\n",
             "packages: [vim, [nginx, '1.2'], {apt: [jq]}]\n",

@@ -162,6 +162,14 @@ impl Cluster {
                 guests.insert(listed.vmid, listed);
             }
         }
+        for guest in guests.values() {
+            if guest.kind == GuestKind::Qemu && guest.name.is_none() && status_online(&status, &guest.node) {
+                gaps.push(format!(
+                    "VM {} tells no name yet (it moves or is being made)",
+                    guest.vmid
+                ));
+            }
+        }
         match permissions {
             _ if self.assume_full_visibility => {}
             Some(permissions) if sees_all(permissions) => {}
@@ -176,6 +184,14 @@ impl Cluster {
             status,
             gaps,
         })
+    }
+
+    /// Keeps an id that an earlier run wrote down from the other hosts of this run.
+    pub fn hold_id(&self, vmid: VmId) {
+        self.promised
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(vmid);
     }
 
     /// Promises the lowest free id at or above the cluster's own proposal, so that hosts of this run do not race.
@@ -220,6 +236,10 @@ impl Cluster {
             }
         }
     }
+}
+
+fn status_online(status: &ClusterStatus, node: &NodeName) -> bool {
+    status.nodes.iter().any(|known| known.name == *node && known.online)
 }
 
 /// Whether the identity may see every VM: VM.Audit on `/vms` or `/`, with propagation, and nowhere below `/vms` a path

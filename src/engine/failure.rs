@@ -3,6 +3,8 @@
 //! *Retry only what was certainly not executed; what may have been executed is looked at, never repeated blindly.* The
 //! engine observes after every failure that is not final, so a doubt is settled by the world.
 
+use std::time::Duration;
+
 use crate::diagnose::{Diagnostic, Exit};
 use crate::guest::remote::SshError;
 use crate::proxmox::error::{ApiError, Kind};
@@ -28,6 +30,8 @@ pub struct Failure {
     pub retry: Retry,
     /// The API's own classification, for stages that know a special case.
     pub kind: Option<Kind>,
+    /// The shortest pause before the next try.
+    pub rest: Duration,
 }
 
 impl Failure {
@@ -42,6 +46,7 @@ impl Failure {
             diagnostic: Box::new(diagnostic),
             retry: Retry::No,
             kind: None,
+            rest: Duration::ZERO,
         }
     }
 
@@ -72,6 +77,7 @@ impl From<ApiError> for Failure {
             retry: retry_of(&kind),
             diagnostic: Box::new(explain_api(&error, &kind)),
             kind: Some(kind),
+            rest: Duration::ZERO,
         }
     }
 }

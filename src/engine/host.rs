@@ -12,10 +12,12 @@
 //!
 //! A failed `act` is followed by `observe` when it may be tried again; only the world says what happened.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -25,7 +27,7 @@ use crate::dns::Provider;
 use crate::engine::cluster::{Cluster, Listing};
 use crate::engine::event::{Change, EventKind, Events, StageName, Told};
 use crate::engine::failure::{Failure, Retry, explain_ssh, retry_of};
-use crate::engine::limits::Limits;
+use crate::engine::limits::{Limit, Limits};
 use crate::engine::pace::Pace;
 use crate::engine::stage::{Seen, Stage};
 use crate::guest::remote::{Command, HostKeys, Output, Remote, SshError};
@@ -109,6 +111,7 @@ pub struct HostRun {
     /// The DNS door.
     pub dns: Arc<dyn Provider>,
     pub(crate) begun: Instant,
+    locked: Mutex<Instant>,
     pub(crate) guard: Mutex<Option<LockGuard>>,
     pub(crate) record: Mutex<Option<Record>>,
     pub(crate) changed: Mutex<Vec<StageName>>,
@@ -116,7 +119,7 @@ pub struct HostRun {
 
 /// How long calls that were certainly not executed are repeated.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// How often a stage may act. Finalize has the most steps; a stage that needs more is not converging.
+/// How often a stage may make the same changes. One that needs more is not converging.
 const MAX_ACTS: u32 = 12;
 /// The lines of a failed task's log that are shown.
 const LOG_TAIL: usize = 12;
@@ -132,6 +135,7 @@ impl HostRun {
             cluster,
             dns,
             begun: Instant::now(),
+            locked: Mutex::new(Instant::now()),
             guard: Mutex::new(None),
             record: Mutex::new(None),
             changed: Mutex::new(Vec::new()),
@@ -147,16 +151,20 @@ impl HostRun {
         };
         self.check_cancel(S::NAME)?;
         self.emit(EventKind::StageStarted { stage: S::NAME });
-        let mut acts = 0_u32;
+        let mut acts: BTreeMap<String, u32> = BTreeMap::new();
         let mut changed = false;
-        let mut waiting: Option<(Instant, String)> = None;
-        let mut troubled: Option<Instant> = None;
+        let mut waiting = Waiting::default();
+        // Since when looking fails, and since when changing fails: each has its own patience.
+        let (mut blind, mut stuck) = (None, None);
         let mut permit = None;
         loop {
             let seen = match stage.observe(self).await {
-                Ok(seen) => seen,
+                Ok(seen) => {
+                    blind = None;
+                    seen
+                }
                 Err(failure) => {
-                    self.tried(S::NAME, failure, &mut troubled).await?;
+                    self.tried(S::NAME, failure, &mut blind).await?;
                     continue;
                 }
             };
@@ -195,16 +203,25 @@ impl HostRun {
                         diagnostic: Box::new(diagnostic.exit(exit)),
                     });
                 }
+                Seen::Pending(wait) if self.shared.mode == Mode::Plan => {
+                    let what = self.clean(&wait.what);
+                    self.emit(EventKind::Changing {
+                        stage: S::NAME,
+                        changes: vec![Change::new("wait", what)],
+                        planned: true,
+                    });
+                    return stage.assume(self).ok_or(Halt::Planned { stage: S::NAME });
+                }
                 Seen::Pending(wait) => {
-                    let (since, told) = waiting.get_or_insert_with(|| (Instant::now(), String::new()));
-                    if *told != wait.what {
-                        told.clone_from(&wait.what);
+                    stuck = None;
+                    if waiting.told != wait.what {
+                        waiting.told.clone_from(&wait.what);
                         self.emit(EventKind::Waiting {
                             stage: S::NAME,
                             what: self.clean(&wait.what),
                         });
                     }
-                    let elapsed = since.elapsed();
+                    let elapsed = waiting.since(wait.budget).elapsed();
                     if elapsed >= wait.budget {
                         return Err(failed(Failure::new(*wait.late)));
                     }
@@ -220,15 +237,20 @@ impl HostRun {
                         });
                         return stage.assume(self).ok_or(Halt::Planned { stage: S::NAME });
                     }
-                    if acts == MAX_ACTS {
+                    let same = acts.entry(words(&changes)).or_default();
+                    if *same == MAX_ACTS {
                         return Err(failed(Failure::new(self.unsettled(S::NAME, &changes))));
                     }
                     self.check_cancel(S::NAME)?;
                     if permit.is_none()
                         && let Some(limit) = stage.limit(self)
                     {
-                        permit = self.shared.limits.acquire(limit).await;
-                        self.check_cancel(S::NAME)?;
+                        let asked = Instant::now();
+                        permit = self.place(S::NAME, limit).await?;
+                        if asked.elapsed() >= Duration::from_secs(1) {
+                            // The world went on in the meantime: look again.
+                            continue;
+                        }
                     }
                     self.emit(EventKind::Changing {
                         stage: S::NAME,
@@ -238,14 +260,29 @@ impl HostRun {
                     changed = true;
                     match stage.act(self).await {
                         Ok(()) => {
-                            acts += 1;
-                            waiting = None;
-                            troubled = None;
+                            *same += 1;
+                            waiting = Waiting::default();
+                            stuck = None;
                         }
-                        Err(failure) => self.tried(S::NAME, failure, &mut troubled).await?,
+                        Err(failure) => self.tried(S::NAME, failure, &mut stuck).await?,
                     }
                 }
             }
+        }
+    }
+
+    /// Waits for a place under a limit.
+    async fn place(&self, stage: StageName, limit: Limit) -> Result<Option<OwnedSemaphorePermit>, Halt> {
+        let what = format!("a free place ({limit})");
+        let permit = self.shared.limits.acquire(limit);
+        tokio::pin!(permit);
+        if let std::task::Poll::Ready(permit) = futures_util::poll!(&mut permit) {
+            return Ok(permit);
+        }
+        self.emit(EventKind::Waiting { stage, what });
+        tokio::select! {
+            permit = permit => Ok(permit),
+            () = self.shared.cancel.cancelled() => Err(Halt::Interrupted { stage }),
         }
     }
 
@@ -263,6 +300,7 @@ impl HostRun {
             });
         }
         let delay = Pace::Task.pause(elapsed).max(elapsed / 4).min(Duration::from_secs(10));
+        let delay = delay.max(failure.rest);
         let why = self.clean(&failure.diagnostic.message);
         self.emit(EventKind::Retrying {
             stage,
@@ -316,6 +354,7 @@ impl HostRun {
     pub fn told(&self, diagnostic: &Diagnostic) -> Told {
         let mut told = Told::from(diagnostic);
         told.message = self.clean(&told.message);
+        told.rule = told.rule.map(|rule| self.clean(&rule));
         told.notes = told.notes.iter().map(|note| self.clean(note)).collect();
         told.help = told.help.iter().map(|help| self.clean(help)).collect();
         told
@@ -331,9 +370,16 @@ impl HostRun {
         &self.cluster.client
     }
 
-    /// A listing not older than this host's lock.
+    /// A listing not older than this host's lock: what was seen before may be the work of the lock's holder before us.
     pub async fn listing(&self) -> Result<Listing, Failure> {
-        Ok(self.cluster.listing(self.begun).await?)
+        let locked = *self.locked.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(self.cluster.listing(locked).await?)
+    }
+
+    /// Notes that the lock is held from now on.
+    pub(crate) fn is_locked(&self, guard: LockGuard) {
+        *self.guard.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
+        *self.locked.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
     /// A listing as of now.
@@ -404,6 +450,8 @@ impl HostRun {
                         .retry(Retry::Doubt));
                 }
                 Err(error) if matches!(retry_of(&error.kind()), Retry::NotExecuted | Retry::Doubt) => {}
+                // The node has lost the task's log; how it ended must be seen in what it did.
+                Err(error) if error.kind() == Kind::Missing => return Err(Failure::from(error).retry(Retry::Doubt)),
                 Err(error) => return Err(error.into()),
             }
             if looked.elapsed() >= Duration::from_secs(15) {
@@ -505,10 +553,42 @@ impl HostRun {
         )
     }
 
+    /// An SSH failure at the guest during a command that may be repeated: a guest that is away for a moment is asked again.
+    pub fn guest_failure(&self, error: &SshError) -> Failure {
+        let retry = match error {
+            SshError::NotReachable(_) | SshError::Denied(_) => Retry::NotExecuted,
+            SshError::Lost(_) | SshError::TimedOut(_) => Retry::Doubt,
+            SshError::HostKey { .. } | SshError::Setup(_) => Retry::No,
+        };
+        let mut failure = Failure::new(self.explain_guest(error)).retry(retry);
+        if matches!(error, SshError::Denied(_)) {
+            failure.rest = Pace::Login.pause(Duration::ZERO);
+        }
+        failure
+    }
+
     /// The run's id, for marks.
     pub fn run_id(&self) -> Uuid {
         self.shared.events.run()
     }
+}
+
+/// The waits of a stage since its last change. A wait is known by its budget: another one begins its own clock, so that a
+/// short wait after a long one is not over before it began.
+#[derive(Default)]
+struct Waiting {
+    told: String,
+    clocks: BTreeMap<Duration, Instant>,
+}
+
+impl Waiting {
+    fn since(&mut self, budget: Duration) -> Instant {
+        *self.clocks.entry(budget).or_insert_with(Instant::now)
+    }
+}
+
+fn words(changes: &[Change]) -> String {
+    changes.iter().map(|change| format!("{change}\n")).collect()
 }
 
 /// `user@host:port`, for messages.

@@ -20,6 +20,15 @@ pub enum Limit {
     },
 }
 
+impl std::fmt::Display for Limit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Clone { storage } => write!(f, "clones onto {storage}"),
+            Self::Migrate { node } => write!(f, "migrations away from {node}"),
+        }
+    }
+}
+
 /// The limits of a run.
 pub struct Limits {
     clones: usize,

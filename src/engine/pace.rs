@@ -9,6 +9,9 @@ pub enum Pace {
     Task,
     /// A guest that boots, from 50 ms to 2 s: a look is one TCP connection until something answers.
     Boot,
+    /// A login that was refused, from 3 s to 10 s: newer OpenSSH servers shut out an address that fails too often
+    /// (`PerSourcePenalties`: 5 s a failure, enforced from 15 s on).
+    Login,
     /// cloud-init on the guest, from 50 ms to 3 s: a look is one command over the open SSH session.
     CloudInit,
 }
@@ -19,8 +22,11 @@ impl Pace {
     /// Doubling from 50 ms, held at a plateau, later a twelfth of the time waited so far, so that the last look comes at
     /// most a twelfth too late. The plateau keeps the API below three calls a second.
     pub fn pause(self, elapsed: Duration) -> Duration {
+        if self == Self::Login {
+            return (elapsed / 3).clamp(Duration::from_secs(3), Duration::from_secs(10));
+        }
         let (plateau, longest) = match self {
-            Self::Task => (350, 2_000),
+            Self::Task | Self::Login => (350, 2_000),
             Self::Boot => (100, 2_000),
             Self::CloudInit => (200, 3_000),
         };
@@ -48,6 +54,13 @@ mod tests {
         assert_eq!(Pace::Task.pause(Duration::ZERO), Duration::from_millis(50));
         assert_eq!(Pace::Task.pause(Duration::from_secs(3600)), Duration::from_secs(2));
         assert_eq!(Pace::CloudInit.pause(Duration::from_secs(3600)), Duration::from_secs(3));
+    }
+
+    #[test]
+    fn a_refused_login_is_never_hammered() {
+        assert_eq!(Pace::Login.pause(Duration::ZERO), Duration::from_secs(3));
+        assert_eq!(Pace::Login.pause(Duration::from_secs(18)), Duration::from_secs(6));
+        assert_eq!(Pace::Login.pause(Duration::from_secs(600)), Duration::from_secs(10));
     }
 
     #[test]

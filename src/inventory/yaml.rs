@@ -45,8 +45,11 @@ pub struct Document {
 pub fn parse(text: &str, file: &Arc<str>) -> Result<Document, Diagnostic> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let json = is_json(text);
+    // Another dependency switches the parser crate's comment events on: comments are no data.
+    let mut options = granit_parser::Options::default();
+    options.set_emit_comments(false);
     let mut composer = Composer {
-        events: Parser::new_from_str(text),
+        events: Parser::new_from_str_with_options(text, options),
         file: Arc::clone(file),
         anchors: HashMap::new(),
         json: json.is_some(),

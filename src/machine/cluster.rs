@@ -1,10 +1,8 @@
-//! The cluster: where its API is, how its certificate is verified, who we are there.
-
-use std::path::Path;
+//! The cluster: where its API is, and who we are there.
 
 use super::names;
 use super::reader::{Field, Reader};
-use super::{Auth, Cluster, Trust};
+use super::{Auth, Cluster, trust};
 use crate::diagnose::Diagnostic;
 use crate::secret::Secret;
 
@@ -20,7 +18,7 @@ pub(super) fn build(reader: &mut Reader<'_>) -> Option<Cluster> {
         .get_or_default("global_proxmox_api_port")
         .and_then(|field| reader.int(&field, 1..=65535))
         .and_then(|port| u16::try_from(port).ok());
-    let trust = trust(reader);
+    let trust = trust::build(reader);
     let auth = auth(reader);
     let assume_full_visibility = reader.flag("vms_assume_full_visibility");
     Some(Cluster {
@@ -32,120 +30,39 @@ pub(super) fn build(reader: &mut Reader<'_>) -> Option<Cluster> {
     })
 }
 
-/// How the certificate is verified: a fingerprint is the tightest, then a CA file, then the system's roots.
-fn trust(reader: &mut Reader<'_>) -> Option<Trust> {
-    let insecure = reader.get("vms_pve_tls_insecure");
-    let is_insecure = reader.flag("vms_pve_tls_insecure");
-    let ca = reader.get("global_proxmox_api_ca_file");
-    let pin = reader.get("global_proxmox_api_fingerprint");
-    if let (true, Some(field)) = (is_insecure, &insecure) {
-        reader.push(if ca.is_some() || pin.is_some() {
-            field
-                .warning("machine/insecure-ignored", "vms_pve_tls_insecure does nothing here")
-                .rule("a CA file or a fingerprint is set: the certificate is verified")
-                .help("remove vms_pve_tls_insecure")
-        } else {
-            field
-                .warning(
-                    "machine/insecure",
-                    "the API's certificate is not verified (vms_pve_tls_insecure)",
-                )
-                .rule("whoever sits between here and the API can read the token")
-                .help("set global_proxmox_api_fingerprint or global_proxmox_api_ca_file instead")
-        });
-    }
-    match (pin, ca) {
-        (Some(pin), ca) => {
-            if let Some(ca) = ca {
-                reader.push(
-                    ca.warning("machine/two-trusts", "global_proxmox_api_ca_file is not looked at")
-                        .rule("global_proxmox_api_fingerprint is set and names the one certificate"),
-                );
-            }
-            fingerprint(reader, &pin).map(Trust::Fingerprint)
-        }
-        (None, Some(ca)) => {
-            let path = reader.path(&ca)?;
-            match ca_fault(&path) {
-                None => Some(Trust::Ca(path)),
-                Some(fault) => {
-                    reader.push(
-                        ca.error("machine/ca-file", format!("{} cannot be used: {fault}", path.display()))
-                            .rule("a PEM file with at least one certificate")
-                            .help("copy /etc/pve/pve-root-ca.pem from a node"),
-                    );
-                    None
-                }
-            }
-        }
-        (None, None) if is_insecure => Some(Trust::Insecure),
-        (None, None) => Some(Trust::System),
-    }
-}
-
-/// Why a CA file cannot be used.
-fn ca_fault(path: &Path) -> Option<String> {
-    match std::fs::read_to_string(path) {
-        Err(err) => Some(err.to_string()),
-        Ok(text) if text.contains("-----BEGIN CERTIFICATE-----") => None,
-        Ok(_) => Some("there is no certificate in it".to_owned()),
-    }
-}
-
-/// 32 bytes in hexadecimal, with or without colons and the name of the hash.
-fn fingerprint(reader: &mut Reader<'_>, field: &Field) -> Option<[u8; 32]> {
-    let text = reader.text(field)?;
-    let bare = match text.get(..7) {
-        Some(prefix) if prefix.eq_ignore_ascii_case("sha256:") => &text[7..],
-        _ => text.as_str(),
-    };
-    let digits: String = bare.trim().chars().filter(|c| *c != ':').collect();
-    let bytes: Option<Vec<u8>> = (digits.len() == 64 && digits.is_ascii()).then(|| {
-        (0..64)
-            .step_by(2)
-            .filter_map(|i| u8::from_str_radix(&digits[i..i + 2], 16).ok())
-            .collect()
-    });
-    match bytes.and_then(|bytes| <[u8; 32]>::try_from(bytes).ok()) {
-        Some(bytes) => Some(bytes),
-        None => {
-            reader.push(
-                field
-                    .error(
-                        "machine/fingerprint",
-                        format!("{} is no SHA-256 fingerprint", field.path),
-                    )
-                    .rule("64 hexadecimal digits, with or without colons")
-                    .note(None, "a fingerprint of 40 digits is SHA-1, which is not accepted")
-                    .help("pvenode cert info, on a node, prints it"),
-            );
-            None
-        }
-    }
-}
-
-/// A token as it may be written: `name`, `user@realm!name`, `user@realm!name=secret`.
+/// What a token's text says besides the secret: `user@realm!name`.
 struct TokenText<'t> {
     user: Option<&'t str>,
     id: Option<&'t str>,
     rest: &'t str,
 }
 
-fn split_token(text: &str) -> TokenText<'_> {
-    match text.split_once('!') {
-        Some((user, rest)) if user.contains('@') => match rest.split_once('=') {
-            Some((id, secret)) => TokenText {
-                user: Some(user),
-                id: Some(id),
-                rest: secret,
-            },
-            None => TokenText {
-                user: Some(user),
-                id: Some(rest),
-                rest,
-            },
+/// An id: `name`, or `user@realm!name`.
+fn split_id(text: &str) -> TokenText<'_> {
+    let (user, id) = match text.split_once('!') {
+        Some((user, id)) => (Some(user), id),
+        None => (None, text),
+    };
+    TokenText {
+        user,
+        id: Some(id),
+        rest: "",
+    }
+}
+
+/// A secret: itself, or `user@realm!name=secret`, which a secret of Proxmox never looks like.
+fn split_secret(text: &str) -> TokenText<'_> {
+    let whole = text.split_once('!').and_then(|(user, rest)| {
+        let (id, secret) = rest.split_once('=')?;
+        user.contains('@').then_some((user, id, secret))
+    });
+    match whole {
+        Some((user, id, rest)) => TokenText {
+            user: Some(user),
+            id: Some(id),
+            rest,
         },
-        Some(_) | None => TokenText {
+        None => TokenText {
             user: None,
             id: None,
             rest: text,
@@ -170,17 +87,31 @@ fn auth(reader: &mut Reader<'_>) -> Option<Auth> {
 
     let id_text = id_field.as_ref().and_then(|field| reader.text(field));
     let secret_text = secret_field.as_ref().and_then(|field| reader.secret(field));
-    let in_id = id_text.as_deref().map(split_token);
-    let in_secret = secret_text.as_ref().map(|secret| split_token(secret.expose()));
-    let id = in_id
-        .as_ref()
-        .map(|t| t.id.unwrap_or(t.rest))
-        .or_else(|| in_secret.as_ref()?.id);
+    let in_id = id_text.as_deref().map(split_id);
+    let in_secret = secret_text.as_ref().map(|secret| split_secret(secret.expose()));
+    let id = in_id.as_ref().or(in_secret.as_ref()).and_then(|token| token.id);
     let user_text = user_field.as_ref().and_then(|field| reader.text(field));
-    let user = user_text
-        .as_deref()
-        .or_else(|| in_id.as_ref()?.user)
-        .or_else(|| in_secret.as_ref()?.user);
+    let token_user = in_id.as_ref().and_then(|token| token.user);
+    let token_user = token_user.or_else(|| in_secret.as_ref()?.user);
+    if let (Some(field), Some(user), Some(other)) = (&user_field, &user_text, token_user)
+        && user != other
+    {
+        reader.push(
+            field
+                .error(
+                    "machine/api-user",
+                    format!(
+                        "{} is {}, and the API token is another user's",
+                        field.path,
+                        field.show()
+                    ),
+                )
+                .rule("a token is used as the user that it belongs to")
+                .help("remove global_proxmox_api_user, or write the token's id without its user"),
+        );
+        return None;
+    }
+    let user = user_text.as_deref().or(token_user);
 
     if let (Some(id_field), None, false) = (&id_field, &secret_field, broken) {
         reader.push(
@@ -194,7 +125,7 @@ fn auth(reader: &mut Reader<'_>) -> Option<Auth> {
         );
         return None;
     }
-    if let (Some(secret_field), None) = (&secret_field, id) {
+    if let (Some(secret_field), None, false) = (&secret_field, id, broken) {
         reader.push(
             secret_field
                 .error(
@@ -277,10 +208,14 @@ fn checked_user(reader: &mut Reader<'_>, field: Option<&Field>, user: Option<&st
             "machine/api-user",
             format!("{} is {}: {fault}", field.path, field.show()),
         ),
-        None => Diagnostic::error("machine/api-user", format!("the token's user is {user:?}: {fault}")),
+        None => Diagnostic::error(
+            "machine/api-user",
+            format!("the API token's user is not valid: {fault}"),
+        )
+        .key("global_proxmox_api_token_id"),
     };
     let mut problem = problem.rule("user@realm, as in root@pam or vmwright@pve");
-    if fault == "it has no realm" {
+    if field.is_some() && fault == "it has no realm" {
         problem = problem.help(format!("global_proxmox_api_user: {user}@pam"));
     }
     reader.push(problem);
@@ -369,6 +304,14 @@ mod tests {
             (good().set(user, "ro ot@pam"), "machine/api-user"),
             (good().set(user, "root@"), "machine/api-user"),
             (good().unset(user), "machine/missing-variable"),
+            (
+                good().set("global_proxmox_api_token_id", "root@pam!cli"),
+                "machine/api-user",
+            ),
+            (
+                good().unset(user).set("global_proxmox_api_token_id", "root!cli"),
+                "machine/api-user",
+            ),
             (good().unset("global_proxmox_api_token"), "machine/half-token"),
             (good().unset("global_proxmox_api_token_id"), "machine/half-token"),
             (good().set("global_proxmox_api_token_id", "a b"), "machine/token-form"),
@@ -440,42 +383,5 @@ mod tests {
             warnings(&good().set("global_proxmox_api_token", "short")),
             ["machine/token-secret"]
         );
-    }
-
-    #[test]
-    fn verification_is_on_unless_it_is_switched_off() {
-        let trust = |vars: &TestVars| vars.build().unwrap().machine.cluster.trust;
-        assert_eq!(trust(&good()), Trust::System);
-        let insecure = good().set("vms_pve_tls_insecure", true);
-        assert_eq!(trust(&insecure), Trust::Insecure);
-        assert_eq!(warnings(&insecure), ["machine/insecure"]);
-
-        let mut bytes = [0xAB; 32];
-        bytes[31] = 1;
-        let hex: Vec<String> = bytes.iter().map(|b| format!("{b:02X}")).collect();
-        for text in [
-            hex.join(":"),
-            hex.concat().to_lowercase(),
-            format!("SHA256:{}", hex.join(":")),
-        ] {
-            assert_eq!(
-                trust(&good().set("global_proxmox_api_fingerprint", text)),
-                Trust::Fingerprint(bytes)
-            );
-        }
-        let both = insecure.set("global_proxmox_api_fingerprint", hex.concat());
-        assert_eq!(trust(&both), Trust::Fingerprint(bytes));
-        assert_eq!(warnings(&both), ["machine/insecure-ignored"]);
-    }
-
-    #[test]
-    fn a_ca_file_is_looked_into() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("ca.pem");
-        std::fs::write(&path, "no certificate").unwrap();
-        let vars = good().set("global_proxmox_api_ca_file", path.to_str().unwrap());
-        assert_eq!(codes(&problems(&vars)), ["machine/ca-file"]);
-        std::fs::write(&path, "-----BEGIN CERTIFICATE-----\n").unwrap();
-        assert_eq!(vars.build().unwrap().machine.cluster.trust, Trust::Ca(path));
     }
 }

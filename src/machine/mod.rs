@@ -24,6 +24,7 @@ mod connection;
 mod disks;
 mod guest;
 mod hardware;
+mod host_variables;
 mod mac;
 mod name_servers;
 mod names;
@@ -35,6 +36,7 @@ pub mod schema;
 mod shell_words;
 mod size;
 mod subnet;
+mod trust;
 mod variable_names;
 pub mod variables;
 
@@ -51,6 +53,7 @@ use crate::proxmox::ids::{Mac, NodeName, StorageName, VmId};
 use crate::secret::Secret;
 
 pub use build::{Built, build};
+pub use host_variables::HostVariables;
 pub use reference::reference_markdown;
 pub use run::check_run;
 pub use variables::Variables;

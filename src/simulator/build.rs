@@ -10,7 +10,7 @@ use super::clock::Durations;
 use super::guest::Guest;
 use super::props::{Net, net_index, print_size};
 use super::spec::{VmSpec, WorldSpec};
-use super::storage::{CLOUDINIT_SIZE, Volume};
+use super::storage::Volume;
 use super::vm::{Config, Power, Vm};
 use super::world::{Node, SCHEMA, World};
 
@@ -141,10 +141,7 @@ impl World {
             let (volid, _) = self
                 .allocate_cloudinit(&node, storage, spec.vmid, None)
                 .map_err(|e| format!("VM {}: {}", spec.vmid, e.message))?;
-            values.insert(
-                slot.clone(),
-                format!("{volid},media=cdrom,size={}", print_size(CLOUDINIT_SIZE)),
-            );
+            values.insert(slot.clone(), format!("{volid},media=cdrom"));
         }
         if !values.contains_key("smbios1") {
             values.insert("smbios1".to_owned(), format!("uuid={}", self.new_uuid()));
@@ -247,7 +244,7 @@ mod tests {
         assert_eq!(debian.config.get("scsi0"), Some("local-lvm:base-9000-disk-0,size=2G"));
         assert_eq!(
             world.vms[&9001].config.get("ide2"),
-            Some("ceph-vm:vm-9001-cloudinit,media=cdrom,size=4M")
+            Some("ceph-vm:vm-9001-cloudinit,media=cdrom")
         );
         assert!(world.volume("pve-2", "ceph-vm:base-9001-disk-0").is_some());
         assert!(world.volume("pve-2", "local-lvm:base-9000-disk-0").is_none());

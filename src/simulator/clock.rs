@@ -49,6 +49,8 @@ pub struct Durations {
     pub clone: u64,
     /// A linked clone.
     pub linked_clone: u64,
+    /// Between the answer to a clone request and the new VM's first config: until then the id looks free.
+    pub fork: u64,
     /// An offline migration.
     pub migrate: u64,
     /// A resize task.
@@ -88,6 +90,7 @@ impl Default for Durations {
         Self {
             clone: 2000,
             linked_clone: 300,
+            fork: 5,
             migrate: 1500,
             resize: 50,
             config: 20,
@@ -130,6 +133,7 @@ impl Durations {
         Self {
             clone: by(self.clone),
             linked_clone: by(self.linked_clone),
+            fork: by(self.fork),
             migrate: by(self.migrate),
             resize: by(self.resize),
             config: by(self.config),

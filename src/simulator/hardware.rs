@@ -19,6 +19,9 @@ use super::props::{
 use super::vm::Config;
 use super::world::World;
 
+/// The size of an EFI disk of type 4m.
+const EFI_SIZE: u64 = 528 << 10;
+
 /// A change that passed the early checks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Update {
@@ -429,17 +432,20 @@ impl World {
             )]
             let mut size = (gib * 1_073_741_824.0) as u64;
             let mut data = 0;
+            let mut format = format;
+            if key == "efidisk0" {
+                size = EFI_SIZE;
+            }
             if let Some(source) = &source {
-                (size, data) = match self.volume(node, source) {
-                    Some(volume) => (volume.size, volume.used),
-                    None => {
-                        self.check_volume(node, source)?;
-                        (64 << 20, 32 << 20)
-                    }
-                };
+                let found;
+                (size, data, found) = self.import_source(node, source)?;
+                format = format.or(Some(found));
                 log.push(format!("create full clone of drive ({source})"));
             }
             let (volid, mut said) = self.allocate_disk(node, &storage, vmid, size, format.as_deref())?;
+            if source.is_some() {
+                said.push(format!("allocated target volume '{volid}'"));
+            }
             if data > 0
                 && let Some(volume) = self.volume_mut(node, &volid)
             {
@@ -471,6 +477,21 @@ impl World {
             drive.set("size", &size);
         }
         Ok(drive.print())
+    }
+
+    /// Size, data and format of what a disk is imported from. A file's size is made up.
+    fn import_source(&self, node: &str, source: &str) -> Result<(u64, u64, String), ApiError> {
+        if let Some(volume) = self.volume(node, source) {
+            return Ok((volume.size, volume.used, volume.format.clone()));
+        }
+        let (storage, name) = source.split_once(':').unwrap_or((source, ""));
+        if self.check_volume(node, source).is_err()
+            && let Some(path) = self.storages.get(storage).and_then(|s| s.path.as_deref())
+        {
+            return Err(ApiError::failed(format!("failed to stat '{path}/{name}'")));
+        }
+        let format = name.rsplit('.').next().unwrap_or("raw");
+        Ok((64 << 20, 32 << 20, format.to_owned()))
     }
 
     /// A new CD drive is appended to an explicit boot order.

@@ -157,6 +157,37 @@ pub(crate) fn find<'a>(params: &[&'a [Param]], key: &str) -> Option<&'a Param> {
     all().find(|p| p.name.strip_suffix("[n]") == Some(family) && index <= greatest_index(family))
 }
 
+/// A call and what it takes, the parts of its path among it.
+#[derive(Clone, Debug)]
+pub struct CallFacts {
+    /// `GET`
+    pub method: &'static str,
+    /// `/nodes/{node}/qemu`
+    pub path: &'static str,
+    /// The parameters.
+    pub params: Vec<Param>,
+}
+
+/// Every call that the simulator knows.
+pub fn calls() -> Vec<CallFacts> {
+    super::api::routes::ROUTES
+        .iter()
+        .map(|route| {
+            let parts = route
+                .path
+                .split('/')
+                .filter_map(|p| p.strip_prefix('{')?.strip_suffix('}'));
+            let mut params: Vec<Param> = parts.map(super::api::routes::path_param).collect();
+            params.extend(route.params.iter().flat_map(|list| list.iter()).copied());
+            CallFacts {
+                method: route.method,
+                path: route.path,
+                params,
+            }
+        })
+        .collect()
+}
+
 /// Whether a key may stand in a VM's config (what `delete` takes).
 pub(crate) fn is_config_key(key: &str) -> bool {
     find(&[tables::CONFIG], key).is_some()
@@ -183,6 +214,14 @@ pub(crate) fn validate(
 ) -> Result<Vec<(String, String)>, ApiError> {
     let mut errors: Vec<(String, String)> = Vec::new();
     let mut checked = Vec::new();
+    if let Some((key, _)) = given
+        .iter()
+        .find(|(key, value)| value.is_null() && find(params, key).is_some())
+    {
+        return Err(ApiError::failed(format!(
+            "unable to parse value of '{key}' - got undefined value"
+        )));
+    }
     for (key, value) in given {
         match find(params, key).filter(|p| p.since <= major) {
             None => errors.push((
@@ -229,7 +268,7 @@ pub(crate) fn validate(
 fn as_texts(param: &Param, value: &Value) -> Result<Vec<String>, String> {
     let type_name = match param.kind {
         Kind::Bool => "boolean",
-        Kind::Int(..) => "integer",
+        Kind::Int(..) | Kind::Format("pve-vmid", _) => "integer",
         Kind::Number(..) => "number",
         Kind::List => "array",
         Kind::Text(_) | Kind::Enum(_) | Kind::Pattern(_) | Kind::Format(..) | Kind::Props(_) => "string",

@@ -135,7 +135,10 @@ impl Simulator {
             Some(world) => world,
             None => World::new(&with_addresses(&options), clock.now_ms()).map_err(SimulatorError::Spec)?,
         };
-        let identity = tls::identity(&dir, &world.node_names()).map_err(door("certificates"))?;
+        let mut names = world.node_names();
+        names.extend(world.nodes.values().map(|node| node.ip.clone()));
+        names.push(options.api_bind.ip().to_string());
+        let identity = tls::identity(&dir, &names).map_err(door("certificates"))?;
         world.durations = options.durations.clone();
         world.dir.clone_from(&dir);
         world.fingerprint.clone_from(&identity.fingerprint);

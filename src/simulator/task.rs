@@ -332,7 +332,7 @@ impl World {
     }
 
     /// SIGKILL, or the node's end: nothing is cleaned up.
-    pub(crate) fn kill_task(&mut self, pid: u32) {
+    pub fn kill_task(&mut self, pid: u32) {
         self.end_task(pid, "unexpected status");
     }
 

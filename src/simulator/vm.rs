@@ -87,13 +87,16 @@ impl Config {
         super::world::hex_digest(&self.text())
     }
 
-    /// The drives of a set of values, in the order of the keys.
+    /// The drives of a set of values, in the order of the slots.
     pub(crate) fn drives(values: &IndexMap<String, String>) -> Vec<(String, Drive)> {
-        values
+        let mut drives: Vec<(String, Drive)> = values
             .iter()
             .filter(|(key, _)| super::props::is_drive(key))
             .map(|(key, value)| (key.clone(), Drive::parse(value)))
-            .collect()
+            .collect();
+        let slots = super::schema::values::DISK_SLOTS;
+        drives.sort_by_key(|(key, _)| slots.iter().position(|slot| slot == key));
+        drives
     }
 
     /// The slot of the cloud-init drive.

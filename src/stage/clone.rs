@@ -22,13 +22,14 @@
 
 use uuid::Uuid;
 
-use crate::diagnose::Diagnostic;
+use crate::diagnose::{Diagnostic, Exit};
 use crate::engine::event::{Change, StageName};
 use crate::engine::failure::{Failure, Retry};
 use crate::engine::host::HostRun;
 use crate::engine::limits::Limit;
 use crate::engine::pace::Pace;
 use crate::engine::stage::{Seen, Stage, Wait};
+use crate::proxmox::cluster::GuestKind;
 use crate::proxmox::config::VmConfig;
 use crate::proxmox::error::Kind;
 use crate::proxmox::ids::{NodeName, Upid, VmId};
@@ -67,7 +68,7 @@ pub struct Clone<'r> {
 
 /// What a VM configuration under the intended number means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mark {
+pub enum Mark {
     /// Ours and finished.
     Ours,
     /// A clone is being made there; whose, it does not say yet, or ours but still locked.
@@ -91,7 +92,8 @@ pub fn unmarked(description: &str) -> Option<String> {
     if kept.is_empty() { None } else { Some(kept) }
 }
 
-fn read_mark(config: &VmConfig, operation: Uuid) -> Mark {
+/// Whose the VM is, by its mark.
+pub fn read_mark(config: &VmConfig, operation: Uuid) -> Mark {
     let description = config.description().unwrap_or_default();
     let ours = description.lines().any(|line| line.trim() == mark(operation));
     let being_made = config.lock() == Some("clone");
@@ -124,6 +126,9 @@ impl Stage for Clone<'_> {
         };
         match self.find(run, vmid).await? {
             Some((node, config)) => match read_mark(&config, operation) {
+                Mark::Foreign if config.name() == Some(run.machine.name.as_str()) => {
+                    Ok(Seen::Foreign(Box::new(same_name(&run.machine.name, vmid, &node))))
+                }
                 Mark::Foreign => absent(),
                 Mark::Ours => Ok(Seen::Done(evidence(vmid, node, &config)?)),
                 Mark::Making => self.making(run, vmid, upid.as_ref()).await,
@@ -139,7 +144,9 @@ impl Stage for Clone<'_> {
     }
 
     async fn act(&self, run: &HostRun) -> Result<(), Failure> {
-        let (vmid, operation) = self.intend(run).await?;
+        let Some((vmid, operation)) = self.intend(run).await? else {
+            return Ok(());
+        };
         let hardware = &run.machine.hardware;
         let kept = self.template.config.description().and_then(unmarked);
         let description = match kept {
@@ -238,7 +245,8 @@ impl Clone<'_> {
 
     /// A VM that is being made: wait while a task makes it; a lock without a task is an operator's matter.
     async fn making(&self, run: &HostRun, vmid: VmId, upid: Option<&Upid>) -> Result<Seen<Cloned>, Failure> {
-        if self.task_runs(run, upid).await? {
+        // An answered request may have failed while an earlier one, whose answer was lost, is still at work.
+        if self.task_runs(run, upid).await? || (upid.is_some() && self.task_runs(run, None).await?) {
             return Ok(Seen::Pending(wait(
                 run,
                 "the clone task",
@@ -279,13 +287,30 @@ impl Clone<'_> {
         Ok(!tasks.is_empty())
     }
 
-    /// The intent: the one on record while its number is free, else a new one. Written before anything is sent.
-    async fn intend(&self, run: &HostRun) -> Result<(VmId, Uuid), Failure> {
-        if let Some(Phase::Cloning { vmid, operation, .. }) = run.phase() {
+    /// The intent: the one on record while its number is free, else a new one. Written before anything is sent. `None` when
+    /// the number was taken since the last look, perhaps by our own request whose answer was lost: look again.
+    ///
+    /// A new number is taken only after the old one was *seen* to be somebody else's; "taken" alone proves nothing.
+    async fn intend(&self, run: &HostRun) -> Result<Option<(VmId, Uuid)>, Failure> {
+        if let Some(Phase::Cloning {
+            vmid, operation, since, ..
+        }) = run.phase()
+        {
             match run.api().next_id(Some(vmid)).await {
-                Ok(_) => return Ok((vmid, operation)),
+                Ok(_) => {
+                    run.cluster.hold_id(vmid);
+                    // The task of an earlier request says nothing of the one that is sent now.
+                    run.record_phase(self.intent(vmid, operation, since))?;
+                    return Ok(Some((vmid, operation)));
+                }
                 Err(error) if matches!(error.kind(), Kind::Exists | Kind::Invalid) => {}
                 Err(error) => return Err(error.into()),
+            }
+            match self.find(run, vmid).await? {
+                Some((_, config)) if read_mark(&config, operation) == Mark::Foreign => {}
+                Some(_) => return Ok(None),
+                None if self.is_container(run, vmid).await? => {}
+                None => return Err(unseen(vmid)),
             }
         }
         let vmid = run.cluster.promise_id(run.machine.vmid).await.map_err(|error| {
@@ -301,15 +326,24 @@ impl Clone<'_> {
             Failure::from(error)
         })?;
         let operation = Uuid::new_v4();
-        run.record_phase(Phase::Cloning {
+        run.record_phase(self.intent(vmid, operation, jiff::Timestamp::now()))?;
+        Ok(Some((vmid, operation)))
+    }
+
+    fn intent(&self, vmid: VmId, operation: Uuid, since: jiff::Timestamp) -> Phase {
+        Phase::Cloning {
             vmid,
             operation,
             template: self.template.vmid,
             template_node: self.template.node.clone(),
             upid: None,
-            since: jiff::Timestamp::now(),
-        })?;
-        Ok((vmid, operation))
+            since,
+        }
+    }
+
+    async fn is_container(&self, run: &HostRun, vmid: VmId) -> Result<bool, Failure> {
+        let listing = run.fresh_listing().await?;
+        Ok(listing.by_id(vmid).is_some_and(|guest| guest.kind == GuestKind::Lxc))
     }
 }
 
@@ -321,6 +355,31 @@ fn taken(error: impl Into<Failure>) -> Failure {
     } else {
         failure
     }
+}
+
+/// Proxmox says that the number is taken, and no VM of it is seen: it may be ours in a moment, or be hidden.
+fn unseen(vmid: VmId) -> Failure {
+    Failure::new(
+        Diagnostic::error(
+            "clone/unseen",
+            format!("VM id {vmid} is taken, but no guest of that number is to be seen"),
+        )
+        .rule("it may be the clone that was asked for; another number could make a second VM")
+        .help(format!(
+            "grant the identity VM.Audit on /vms with propagation, or look who has {vmid} in Proxmox"
+        )),
+    )
+    .retry(Retry::NotExecuted)
+}
+
+fn same_name(name: &str, vmid: VmId, node: &NodeName) -> Diagnostic {
+    Diagnostic::error(
+        "ownership/foreign",
+        format!("VM {vmid} on {node} is called {name}, and vmwright has not made it"),
+    )
+    .rule("a VM is never taken over by its name alone; nothing was touched")
+    .help("set another vms_name for this host, or rename that VM")
+    .exit(Exit::Refused)
 }
 
 fn evidence(vmid: VmId, node: NodeName, config: &VmConfig) -> Result<Cloned, Failure> {

@@ -32,6 +32,8 @@ pub struct Discovered {
     pub named: Vec<Candidate>,
     /// Containers and templates of the name.
     pub wrong_kind: Vec<Listed>,
+    /// VMs of the name on nodes that are offline: their configuration cannot be read.
+    pub away: Vec<Listed>,
     /// The guest with the number on record.
     pub recorded: Option<Candidate>,
     _made: (),
@@ -51,6 +53,9 @@ impl Stage for Discover {
             .named(name)
             .cloned()
             .partition(|guest| guest.kind == GuestKind::Qemu && !guest.template);
+        let (away, vms): (Vec<Listed>, Vec<Listed>) = vms
+            .into_iter()
+            .partition(|guest| listing.online(&guest.node) == Some(false));
         let mut named = Vec::new();
         for listed in vms.into_iter().take(2) {
             if let Some(candidate) = read(run, listed).await? {
@@ -65,6 +70,7 @@ impl Stage for Discover {
             listing,
             named,
             wrong_kind,
+            away,
             recorded,
             _made: (),
         }))
@@ -95,7 +101,9 @@ async fn recorded(
         return Ok(Some(candidate.clone()));
     }
     match listing.by_id(vmid) {
-        Some(listed) if listed.kind == GuestKind::Qemu => read(run, listed.clone()).await,
+        Some(listed) if listed.kind == GuestKind::Qemu && listing.online(&listed.node) != Some(false) => {
+            read(run, listed.clone()).await
+        }
         Some(_) | None => Ok(None),
     }
 }

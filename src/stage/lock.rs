@@ -25,7 +25,7 @@ pub async fn acquire(run: &HostRun, command: &str, wait: Duration) -> Result<(),
         })?,
         () = run.shared.cancel.cancelled() => return Err(Halt::Interrupted { stage: StageName::Lock }),
     };
-    *run.guard.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
+    run.is_locked(guard);
     read_record(run)?;
     run.emit(EventKind::StageDone {
         stage: StageName::Lock,

@@ -8,22 +8,26 @@
 //!   none                VM of the name                   refuse: not ours
 //!   any                 container/template of the name   refuse: wrong kind
 //!   any                 two VMs of the name              refuse: ambiguous
-//!   Cloning             (whatever; the clone stage       New, with its intent
-//!                        knows its own mark)
+//!   Cloning             VM of the name, our mark         New, with its intent: the clone stage goes on
+//!   Cloning             VM of the name without our mark  refuse: not ours
+//!   Cloning             no VM of the name                New, if the listing is complete or the number is seen
 //!   Created ..          number, name and UUID agree      Resume / Finalize / Done by the phase
 //!   Created ..          something disagrees              refuse
 //!   Created ..          gone, listing complete           refuse: record without VM
 //!   Created ..          gone, listing incomplete         refuse: unknown is not absent
+//!   Removing            (whatever)                       refuse: the removal is finished first
 //! ```
 //!
 //! The node is an observation, never identity: a VM that moved is the same VM.
 
 use crate::diagnose::{Diagnostic, Exit};
+use crate::engine::cluster::Listed;
 use crate::engine::event::StageName;
 use crate::engine::failure::Failure;
 use crate::engine::host::HostRun;
 use crate::engine::stage::{Seen, Stage};
 use crate::stage::Vm;
+use crate::stage::clone::{Mark, read_mark};
 use crate::stage::discover::{Candidate, Discovered};
 use crate::state::record::Phase;
 
@@ -66,6 +70,21 @@ impl Stage for Ownership {
 
     async fn observe(&self, run: &HostRun) -> Result<Seen<Decision>, Failure> {
         let phase = run.phase();
+        if let (Some(Phase::Complete { .. }), Some(seen)) = (&phase, &self.found.recorded)
+            && let Some(drive) = seen.config.cloudinit_drives().first()
+        {
+            run.warn(
+                &Diagnostic::warning(
+                    "ownership/drive-again",
+                    format!(
+                        "VM {} is finished, and has a cloud-init drive again ({})",
+                        seen.listed.vmid, drive.slot
+                    ),
+                )
+                .rule("a finished VM is left as it is; cloud-init stays switched off on the guest")
+                .help("remove the drive in Proxmox if nobody needs it"),
+            );
+        }
         Ok(match decide(&run.machine.name, phase.as_ref(), &self.found) {
             Ok(decision) => Seen::Done(decision),
             Err(diagnostic) => Seen::Foreign(diagnostic),
@@ -98,12 +117,13 @@ pub fn decide(name: &str, phase: Option<&Phase>, found: &Discovered) -> Result<D
         .help(format!("rename the {what}, or set another vms_name for this host"))
         .into());
     }
-    if let [one, two, ..] = found.named.as_slice() {
+    let mut all = found.named.iter().map(|candidate| &candidate.listed).chain(&found.away);
+    if let (Some(one), Some(two)) = (all.next(), all.next()) {
         return Err(refuse(
             "ownership/ambiguous",
             format!(
                 "{name} is the name of VM {} on {} and of VM {} on {}",
-                one.listed.vmid, one.listed.node, two.listed.vmid, two.listed.node
+                one.vmid, one.node, two.vmid, two.node
             ),
         )
         .help("rename or remove the one that is not meant")
@@ -112,23 +132,33 @@ pub fn decide(name: &str, phase: Option<&Phase>, found: &Discovered) -> Result<D
     let named = found.named.first();
     match phase {
         None => undocumented(name, named, found),
-        Some(Phase::Cloning { vmid, .. }) => match named {
-            Some(other) if other.listed.vmid != *vmid => Err(foreign(name, other)),
-            Some(_) | None => Ok(Decision::New(New { _made: () })),
+        Some(Phase::Cloning { vmid, operation, .. }) => match named {
+            Some(other) if other.listed.vmid != *vmid || read_mark(&other.config, *operation) == Mark::Foreign => {
+                Err(foreign(name, &other.listed))
+            }
+            Some(_) => Ok(Decision::New(New { _made: () })),
+            None if found.recorded.is_some() => Ok(Decision::New(New { _made: () })),
+            None => undocumented(name, None, found),
         },
+        Some(Phase::Removing { vmid, .. }) => Err(refuse(
+            "ownership/removing",
+            format!("the removal of {name} (VM {vmid}) has begun"),
+        )
+        .rule("a VM whose removal has begun is not provisioned again before it is gone")
+        .into()),
         Some(
             phase @ (Phase::Created { .. }
             | Phase::Initialized { .. }
             | Phase::Finalizing { .. }
-            | Phase::Complete { .. }
-            | Phase::Removing { .. }),
+            | Phase::Complete { .. }),
         ) => documented(name, phase, named, found),
     }
 }
 
 fn undocumented(name: &str, named: Option<&Candidate>, found: &Discovered) -> Result<Decision, Box<Diagnostic>> {
     match named {
-        Some(other) => Err(foreign(name, other)),
+        Some(other) => Err(foreign(name, &other.listed)),
+        None if !found.away.is_empty() => Err(foreign(name, &found.away[0])),
         None if found.listing.gaps.is_empty() => Ok(Decision::New(New { _made: () })),
         None => Err(unknown(name, found)),
     }
@@ -205,13 +235,7 @@ fn documented(
     match phase {
         Phase::Created { .. } | Phase::Cloning { .. } => Ok(Decision::Resume(owned)),
         Phase::Initialized { .. } | Phase::Finalizing { .. } => Ok(Decision::Finalize(owned)),
-        Phase::Complete { .. } => Ok(Decision::Done(owned)),
-        Phase::Removing { .. } => Err(refuse(
-            "ownership/removing",
-            format!("the removal of {name} (VM {vmid}) has begun"),
-        )
-        .rule("a VM whose removal has begun is not provisioned again before it is gone")
-        .into()),
+        Phase::Complete { .. } | Phase::Removing { .. } => Ok(Decision::Done(owned)),
     }
 }
 
@@ -219,10 +243,10 @@ fn refuse(code: &'static str, message: String) -> Diagnostic {
     Diagnostic::error(code, message).exit(Exit::Refused)
 }
 
-fn foreign(name: &str, other: &Candidate) -> Box<Diagnostic> {
+fn foreign(name: &str, other: &Listed) -> Box<Diagnostic> {
     refuse(
         "ownership/foreign",
-        format!("VM {} on {} is called {name}, and vmwright has no record of having made it", other.listed.vmid, other.listed.node),
+        format!("VM {} on {} is called {name}, and vmwright has no record of having made it", other.vmid, other.node),
     )
     .rule("a VM is never taken over by its name alone; nothing was touched")
     .help("if it is another machine, set another vms_name for this host; if another control node made it, use that one's state directory (--state-dir)")

@@ -103,6 +103,9 @@ pub(super) fn clone(call: &mut Call) -> Result<Reply, ApiError> {
         &source.to_string(),
         Job::Clone(Box::new(job)),
     );
+    if let Some(task) = call.world.tasks.last_mut() {
+        task.due_ms += call.world.durations.fork;
+    }
     Ok(Reply::Data(Value::from(upid)))
 }
 

@@ -128,6 +128,17 @@ pub(super) fn resources(call: &mut Call) -> Result<Reply, ApiError> {
             }
         }
     }
+    if kind.is_none_or(|k| k == "sdn")
+        && world.major() >= 9
+        && world.may(&call.who, "/sdn/zones/localnetwork", &["SDN.Audit", "SDN.Use"])
+    {
+        for node in world.nodes.keys() {
+            rows.push(json!({
+                "type": "network", "network-type": "zone", "network": "localnetwork", "status": "ok", "node": node,
+                "id": format!("network/{node}/zone/localnetwork"),
+            }));
+        }
+    }
     Ok(Reply::Data(Value::from(rows)))
 }
 

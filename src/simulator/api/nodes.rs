@@ -53,7 +53,8 @@ pub(super) fn status(call: &mut Call) -> Result<Reply, ApiError> {
         "uptime": call.world.now_ms.saturating_sub(node.booted_ms) / 1000,
         "cpu": 0.02, "wait": 0, "idle": 0, "loadavg": ["0.10", "0.12", "0.09"],
         "cpuinfo": {"cpus": node.cpus, "cores": node.cpus, "sockets": 1, "model": "Simulated CPU"},
-        "memory": {"total": node.memory, "used": 2u64 << 30, "free": node.memory.saturating_sub(2 << 30)},
+        "memory": {"total": node.memory, "used": 2u64 << 30, "free": node.memory.saturating_sub(2 << 30),
+                   "available": node.memory.saturating_sub(2 << 30)},
         "rootfs": {"total": 100u64 << 30, "used": 8u64 << 30, "free": 92u64 << 30, "avail": 92u64 << 30},
         "swap": {"total": 0, "used": 0, "free": 0}, "kversion": "Linux 6.14.0-pve",
     })))

@@ -354,7 +354,12 @@ impl CloneJob {
                 .to_owned()
         };
         format!(
-            "copy failed: command '/usr/bin/qemu-img convert -p -n -f {} -O {} {} zeroinit:{}' failed: exit code 1",
+            "copy failed: command '/usr/bin/qemu-img convert -p -n {}-f {} -O {} {} zeroinit:{}' failed: exit code 1",
+            if self.bwlimit > 0 {
+                format!("-r {}K ", self.bwlimit)
+            } else {
+                String::new()
+            },
             format(old),
             format(new),
             world.volume_path(old),

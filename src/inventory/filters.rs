@@ -1,0 +1,411 @@
+//! The filters and tests that Ansible adds to Jinja, and those of the engine that answer differently.
+
+use minijinja::value::{Kwargs, Rest, StringInput, Value as Jinja, ValueOrKwargs, from_args};
+use minijinja::{Environment, Error, ErrorKind, State};
+
+use super::template::current;
+use super::value::{Data, Value};
+use super::{filters_data, filters_net, filters_text, text};
+use crate::diagnose::Place;
+
+/// A call of a filter.
+pub(crate) struct Call<'c> {
+    pub name: &'static str,
+    pub value: Jinja,
+    args: Vec<Jinja>,
+    kwargs: Kwargs,
+    pub state: &'c State<'c, 'c>,
+}
+
+pub(crate) type Outcome = Result<Jinja, Error>;
+type Filter = fn(&Call<'_>) -> Outcome;
+
+/// All filters that are added here.
+const FILTERS: &[(&str, Filter)] = &[
+    ("default", default),
+    ("d", default),
+    ("mandatory", mandatory),
+    ("bool", boolean),
+    ("int", int),
+    ("float", float),
+    ("string", |call| Ok(Jinja::from(call.text()?))),
+    ("ternary", ternary),
+    ("type_debug", type_debug),
+    ("combine", filters_data::combine),
+    ("dict2items", filters_data::dict2items),
+    ("items2dict", filters_data::items2dict),
+    ("flatten", filters_data::flatten),
+    ("union", filters_data::union),
+    ("intersect", filters_data::intersect),
+    ("difference", filters_data::difference),
+    ("symmetric_difference", filters_data::symmetric_difference),
+    ("extract", filters_data::extract),
+    ("zip_longest", filters_data::zip_longest),
+    ("product", filters_data::product),
+    ("combinations", filters_data::combinations),
+    ("subelements", filters_data::subelements),
+    ("to_json", filters_data::to_json),
+    ("to_nice_json", filters_data::to_nice_json),
+    ("from_json", filters_data::from_json),
+    ("to_yaml", filters_data::to_yaml),
+    ("to_nice_yaml", filters_data::to_nice_yaml),
+    ("from_yaml", filters_data::from_yaml),
+    ("regex_replace", filters_text::regex_replace),
+    ("regex_search", filters_text::regex_search),
+    ("regex_findall", filters_text::regex_findall),
+    ("regex_escape", filters_text::regex_escape),
+    ("b64encode", filters_text::b64encode),
+    ("b64decode", filters_text::b64decode),
+    ("basename", filters_text::basename),
+    ("dirname", filters_text::dirname),
+    ("splitext", filters_text::splitext),
+    ("path_join", filters_text::path_join),
+    ("expanduser", filters_text::expanduser),
+    ("normpath", filters_text::normpath),
+    ("relpath", filters_text::relpath),
+    ("quote", filters_text::quote),
+    ("hash", filters_text::hash),
+    ("md5", |call| filters_text::hash_with(call, "md5")),
+    ("sha1", |call| filters_text::hash_with(call, "sha1")),
+    ("checksum", |call| filters_text::hash_with(call, "sha1")),
+    ("to_uuid", filters_text::to_uuid),
+    ("human_to_bytes", filters_text::human_to_bytes),
+    ("human_readable", filters_text::human_readable),
+    ("center", filters_text::center),
+    ("wordcount", filters_text::wordcount),
+    ("comment", filters_text::comment),
+    ("pow", filters_text::pow),
+    ("log", filters_text::log),
+    ("root", filters_text::root),
+    ("password_hash", |_| {
+        Err(Error::new(
+            ErrorKind::EvalBlock,
+            format!("{}the filter `password_hash` is not supported: give the hash itself", super::lookup::REFUSED),
+        ))
+    }),
+    ("ipaddr", filters_net::ipaddr),
+    ("ipv4", filters_net::ipv4),
+    ("ipv6", filters_net::ipv6),
+    ("ipmath", filters_net::ipmath),
+    ("ipsubnet", filters_net::ipsubnet),
+    ("nthhost", filters_net::nthhost),
+    ("ipwrap", filters_net::ipwrap),
+];
+
+/// Names to compare a mistyped one with: those above and the engine's.
+pub(crate) const NAMES: &[&str] = &[
+    "default", "mandatory", "bool", "int", "float", "string", "ternary", "type_debug", "combine", "dict2items",
+    "items2dict", "flatten", "union", "intersect", "difference", "symmetric_difference", "extract", "zip_longest",
+    "product", "combinations", "subelements", "to_json", "to_nice_json", "from_json", "to_yaml", "to_nice_yaml",
+    "from_yaml", "regex_replace", "regex_search", "regex_findall", "regex_escape", "b64encode", "b64decode", "basename",
+    "dirname", "splitext", "path_join", "expanduser", "normpath", "relpath", "quote", "hash", "checksum", "to_uuid",
+    "human_to_bytes", "human_readable", "center", "wordcount", "comment", "ipaddr", "ipv4", "ipv6", "ipmath", "ipsubnet",
+    "nthhost", "ipwrap", "lower", "upper", "title", "capitalize", "replace", "length", "count", "dictsort", "items",
+    "reverse", "trim", "join", "split", "lines", "round", "abs", "first", "last", "min", "max", "sort", "list", "batch",
+    "slice", "sum", "indent", "select", "reject", "selectattr", "rejectattr", "map", "groupby", "unique", "chain", "zip",
+    "pprint", "format", "tojson", "urlencode", "match", "search", "regex", "version", "subset", "superset", "contains",
+];
+
+/// Adds filters and tests.
+pub(crate) fn add(env: &mut Environment<'static>) {
+    for (name, filter) in FILTERS {
+        let call = move |state: &State, value: Jinja, args: Rest<ValueOrKwargs>| -> Outcome {
+            let args = args.into_values();
+            let (positional, kwargs) = from_args::<(&[Jinja], Kwargs)>(&args)?;
+            let call = Call {
+                name,
+                value,
+                args: positional.to_vec(),
+                kwargs,
+                state,
+            };
+            let takes_undefined = matches!(*name, "default" | "d" | "mandatory");
+            if !takes_undefined {
+                call.defined(&call.value)?;
+                for arg in &call.args {
+                    call.defined(arg)?;
+                }
+            }
+            filter(&call)
+        };
+        let prefixes: &[&str] = if name.starts_with("ip") || *name == "nthhost" {
+            &["", "ansible.utils.", "ansible.netcommon."]
+        } else {
+            &["", "ansible.builtin."]
+        };
+        for prefix in prefixes {
+            env.add_filter(format!("{prefix}{name}"), call);
+        }
+    }
+    let handled = |value: &Jinja| {
+        if value.is_undefined()
+            && let Some((run, _)) = current()
+        {
+            run.handle();
+        }
+    };
+    env.add_test("defined", move |value: &Jinja| {
+        handled(value);
+        !value.is_undefined()
+    });
+    env.add_test("undefined", move |value: &Jinja| {
+        handled(value);
+        value.is_undefined()
+    });
+    for prefix in ["", "ansible.builtin."] {
+        let test = |name: &str| format!("{prefix}{name}");
+        env.add_test(test("match"), |text: StringInput, pattern: String, args: Rest<ValueOrKwargs>| {
+            filters_text::regex_test(text.as_str(), &format!("^(?:{pattern})"), args)
+        });
+        env.add_test(test("search"), |text: StringInput, pattern: String, args: Rest<ValueOrKwargs>| {
+            filters_text::regex_test(text.as_str(), &pattern, args)
+        });
+        env.add_test(test("regex"), |text: StringInput, pattern: String, args: Rest<ValueOrKwargs>| {
+            filters_text::regex_test(text.as_str(), &pattern, args)
+        });
+        for name in ["version", "version_compare"] {
+            env.add_test(test(name), |a: StringInput, b: String, args: Rest<ValueOrKwargs>| {
+                filters_text::version(a.as_str(), &b, args)
+            });
+        }
+        for name in ["subset", "issubset"] {
+            env.add_test(test(name), |a: &Jinja, b: &Jinja| filters_data::is_subset(a, b));
+        }
+        for name in ["superset", "issuperset"] {
+            env.add_test(test(name), |a: &Jinja, b: &Jinja| filters_data::is_subset(b, a));
+        }
+        env.add_test(test("contains"), |a: &Jinja, b: &Jinja| filters_data::contains(a, b));
+        env.add_test(test("truthy"), |a: &Jinja| a.is_true());
+        env.add_test(test("falsy"), |a: &Jinja| !a.is_true());
+        env.add_test(test("vault_encrypted"), |_: &Jinja| false);
+    }
+}
+
+/// A fault of a filter.
+pub(crate) fn wrong(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidOperation, message.into())
+}
+
+impl Call<'_> {
+    /// Fails for an undefined value, naming the expression.
+    pub fn defined(&self, value: &Jinja) -> Result<(), Error> {
+        if value.is_undefined() {
+            StringInput::new(self.state, value)?;
+            return Err(Error::from(ErrorKind::UndefinedError));
+        }
+        Ok(())
+    }
+
+    /// The argument by position, else by name.
+    pub fn arg(&self, position: usize, name: &str) -> Result<Option<Jinja>, Error> {
+        match self.args.get(position) {
+            Some(value) => Ok(Some(value.clone())),
+            None => self.kwargs.get(name),
+        }
+    }
+
+    /// The argument as text.
+    pub fn arg_text(&self, position: usize, name: &str) -> Result<Option<String>, Error> {
+        Ok(match self.arg(position, name)? {
+            None => None,
+            Some(value) => Some(display(&value)?),
+        })
+    }
+
+    /// The argument as a number.
+    pub fn arg_int(&self, position: usize, name: &str) -> Result<Option<i64>, Error> {
+        match self.arg(position, name)? {
+            None => Ok(None),
+            Some(value) => match value.as_i64() {
+                Some(value) => Ok(Some(value)),
+                None => Err(wrong(format!("{}: `{name}` is a {}, not an integer", self.name, value.kind()))),
+            },
+        }
+    }
+
+    /// The argument as a switch.
+    pub fn arg_flag(&self, position: usize, name: &str) -> Result<Option<bool>, Error> {
+        Ok(self.arg(position, name)?.map(|value| value.is_true()))
+    }
+
+    /// All positional arguments.
+    pub fn args(&self) -> &[Jinja] {
+        &self.args
+    }
+
+    /// The value as text.
+    pub fn text(&self) -> Result<String, Error> {
+        display_python(&self.value)
+    }
+
+    /// The value as plain data. A secret in it makes the result secret.
+    pub fn native(&self) -> Result<Value, Error> {
+        native(&self.value)
+    }
+}
+
+/// A value of the engine as plain data. A secret in it makes the result of the template secret.
+pub(crate) fn native(value: &Jinja) -> Result<Value, Error> {
+    let (run, _) = current().ok_or_else(|| wrong("no host"))?;
+    let value = text::take(&run, value, &Place::whole(""), 0)?;
+    let value = value.unwrap_or_else(|| Value::new(Data::Null, Place::whole("")));
+    if text::has_secret(&value) {
+        run.touch_secret();
+    }
+    Ok(value)
+}
+
+/// A value as text, none as nothing.
+pub(crate) fn display(value: &Jinja) -> Result<String, Error> {
+    match value.as_str() {
+        Some(text) => Ok(text.to_owned()),
+        None => Ok(text::display(&native(value)?)),
+    }
+}
+
+/// A value as Python's `str` gives it: none as `None`.
+fn display_python(value: &Jinja) -> Result<String, Error> {
+    if value.is_none() { Ok("None".to_owned()) } else { display(value) }
+}
+
+/// Plain data as a value of the engine.
+pub(crate) fn engine(value: &Value) -> Jinja {
+    match &value.data {
+        Data::Null => Jinja::from(()),
+        Data::Bool(value) => Jinja::from(*value),
+        Data::Int(value) => match i64::try_from(*value) {
+            Ok(value) => Jinja::from(value),
+            Err(_) => Jinja::from(*value),
+        },
+        Data::Float(value) => Jinja::from(*value),
+        Data::Str(text) | Data::Unsafe(text) => Jinja::from(text.as_str()),
+        Data::Vault(text) => Jinja::from(&**text),
+        Data::List(list) => Jinja::from(list.iter().map(engine).collect::<Vec<_>>()),
+        Data::Map(map) => Jinja::from_pairs(map.iter().map(|(key, entry)| (Jinja::from(key.as_str()), engine(&entry.value)))),
+    }
+}
+
+fn default(call: &Call<'_>) -> Outcome {
+    let other = call.arg(0, "default_value")?.unwrap_or_else(|| Jinja::from(""));
+    let lax = call.arg_flag(1, "boolean")?.unwrap_or(false);
+    if call.value.is_undefined() {
+        if let Some((run, _)) = current() {
+            run.handle();
+        }
+        return Ok(other);
+    }
+    if lax && !call.value.is_true() {
+        return Ok(other);
+    }
+    Ok(call.value.clone())
+}
+
+fn mandatory(call: &Call<'_>) -> Outcome {
+    if !call.value.is_undefined() {
+        return Ok(call.value.clone());
+    }
+    if let Some(message) = call.arg_text(0, "msg")? {
+        return Err(wrong(message));
+    }
+    call.defined(&call.value)?;
+    Ok(call.value.clone())
+}
+
+/// Ansible's `bool`: yes, on, 1, true are true; no, off, 0, false, the empty text are false; anything else is refused
+/// (Ansible still takes it for false, with a warning that this ends).
+fn boolean(call: &Call<'_>) -> Outcome {
+    if call.value.is_none() {
+        return Ok(Jinja::from(false));
+    }
+    if let minijinja::value::ValueKind::Bool = call.value.kind() {
+        return Ok(call.value.clone());
+    }
+    let text = call.text()?.to_lowercase();
+    match text.trim() {
+        "y" | "yes" | "on" | "1" | "true" | "t" | "1.0" => Ok(Jinja::from(true)),
+        "n" | "no" | "off" | "0" | "false" | "f" | "0.0" | "" => Ok(Jinja::from(false)),
+        _ => Err(wrong("bool: the value is neither yes nor no")),
+    }
+}
+
+fn int(call: &Call<'_>) -> Outcome {
+    let fallback = || Ok(call.arg(0, "default")?.unwrap_or_else(|| Jinja::from(0)));
+    let base = call.arg_int(1, "base")?.unwrap_or(10);
+    if let Some(text) = call.value.as_str() {
+        let text = text.trim().replace('_', "");
+        let base = u32::try_from(base).ok().filter(|base| (2..=36).contains(base)).ok_or_else(|| wrong("int: bad base"))?;
+        let (sign, digits) = match text.strip_prefix('-') {
+            Some(rest) => (-1, rest),
+            None => (1, text.strip_prefix('+').unwrap_or(&text)),
+        };
+        let lower = digits.to_ascii_lowercase();
+        let prefix = match base {
+            16 => "0x",
+            8 => "0o",
+            2 => "0b",
+            _ => "",
+        };
+        if let Ok(value) = i64::from_str_radix(lower.strip_prefix(prefix).unwrap_or(&lower), base) {
+            return Ok(Jinja::from(sign * value));
+        }
+        return match text.parse::<f64>() {
+            Ok(value) if value.is_finite() => Ok(Jinja::from(value as i64)),
+            _ => fallback(),
+        };
+    }
+    match call.native()?.data {
+        Data::Bool(value) => Ok(Jinja::from(i64::from(value))),
+        Data::Int(_) => Ok(call.value.clone()),
+        Data::Float(value) if value.is_finite() => Ok(Jinja::from(value as i64)),
+        _ => fallback(),
+    }
+}
+
+fn float(call: &Call<'_>) -> Outcome {
+    let fallback = || Ok(call.arg(0, "default")?.unwrap_or_else(|| Jinja::from(0.0)));
+    match call.native()?.data {
+        Data::Bool(value) => Ok(Jinja::from(f64::from(u8::from(value)))),
+        Data::Int(value) => Ok(Jinja::from(value as f64)),
+        Data::Float(value) => Ok(Jinja::from(value)),
+        Data::Str(text) => match text.trim().parse::<f64>() {
+            Ok(value) => Ok(Jinja::from(value)),
+            Err(_) => fallback(),
+        },
+        _ => fallback(),
+    }
+}
+
+fn ternary(call: &Call<'_>) -> Outcome {
+    let pick = |position, name| Ok(call.arg(position, name)?.unwrap_or_else(|| Jinja::from(())));
+    if call.value.is_none()
+        && let Some(value) = call.arg(2, "none_val")?
+    {
+        return Ok(value);
+    }
+    if call.value.is_true() { pick(0, "true_val") } else { pick(1, "false_val") }
+}
+
+fn type_debug(call: &Call<'_>) -> Outcome {
+    Ok(Jinja::from(match call.native()?.data {
+        Data::Null => "NoneType",
+        Data::Bool(_) => "bool",
+        Data::Int(_) => "int",
+        Data::Float(_) => "float",
+        Data::Str(_) | Data::Unsafe(_) | Data::Vault(_) => "str",
+        Data::List(_) => "list",
+        Data::Map(_) => "dict",
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_filter_here_is_among_the_names() {
+        for (name, _) in FILTERS {
+            let known = NAMES.contains(name) || matches!(*name, "d" | "md5" | "sha1" | "pow" | "log" | "root" | "password_hash");
+            assert!(known, "{name}");
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Patterns of hosts, as `--limit` takes them.
+//!
+//! ```text
+//! web01  web*  web  ~web\d+     a host, a glob, a group, a regular expression
+//! a,b  a:b                      both
+//! a,&b                          those of a that are in b as well
+//! a,!b                          those of a that are not in b
+//! web[0]  web[-1]  web[1:3]     by position, the end included
+//! ```
+//!
+//! First come the plain patterns, then the `&`, then the `!` (ansible-core `inventory/manager.py`). A pattern that
+//! matches nothing is an error here; Ansible warns and goes on.
+
+use std::collections::HashSet;
+
+use regex::Regex;
+
+use super::groups::{ALL, Graph};
+use super::host_pattern;
+use crate::diagnose::{Diagnostic, Exit, Place, nearest};
+
+/// The hosts that a pattern selects, in the order of the inventory's groups.
+pub(crate) fn select(graph: &Graph, pattern: &str) -> Result<Vec<usize>, Diagnostic> {
+    let parts = split(pattern);
+    let (mut plain, mut and, mut not) = (Vec::new(), Vec::new(), Vec::new());
+    for part in &parts {
+        match part.chars().next() {
+            Some('!') => not.push(&part[1..]),
+            Some('&') => and.push(&part[1..]),
+            _ => plain.push(part.as_str()),
+        }
+    }
+    if plain.is_empty() {
+        plain.push("all");
+    }
+    let mut hosts: Vec<usize> = Vec::new();
+    let mut seen = HashSet::new();
+    for part in plain {
+        hosts.extend(one(graph, part, pattern)?.into_iter().filter(|host| seen.insert(*host)));
+    }
+    for part in and {
+        let set: HashSet<usize> = one(graph, part, pattern)?.into_iter().collect();
+        hosts.retain(|host| set.contains(host));
+    }
+    for part in not {
+        let set: HashSet<usize> = one(graph, part, pattern)?.into_iter().collect();
+        hosts.retain(|host| !set.contains(host));
+    }
+    Ok(hosts)
+}
+
+/// Splits at commas; without commas at colons, unless the whole is one name (an address, a range).
+fn split(pattern: &str) -> Vec<String> {
+    let parts: Vec<String> = if pattern.contains(',') {
+        pattern.split(',').map(str::to_owned).collect()
+    } else if pattern.starts_with('~') || is_one_name(pattern) {
+        vec![pattern.to_owned()]
+    } else {
+        let mut parts = vec![String::new()];
+        let mut inside = false;
+        for c in pattern.chars() {
+            match c {
+                '[' => inside = true,
+                ']' => inside = false,
+                _ => {}
+            }
+            if !inside && (c == ':' || c.is_whitespace()) {
+                parts.push(String::new());
+            } else if let Some(last) = parts.last_mut() {
+                last.push(c);
+            }
+        }
+        parts
+    };
+    parts.into_iter().map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
+}
+
+fn is_one_name(pattern: &str) -> bool {
+    match host_pattern::split_port(pattern) {
+        Ok((host, Some(_))) => host_pattern::is_address(host),
+        Ok((host, None)) => host_pattern::is_address(host),
+        Err(_) => false,
+    }
+}
+
+/// A position behind a pattern.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Subscript {
+    At(i64),
+    Range(usize, Option<usize>),
+}
+
+fn subscript(pattern: &str) -> (&str, Option<Subscript>) {
+    let parsed = || {
+        let (name, inside) = pattern.strip_suffix(']')?.rsplit_once('[')?;
+        if name.is_empty() {
+            return None;
+        }
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+        if digits(inside.strip_prefix('-').unwrap_or(inside)) {
+            return inside.parse().ok().map(|at| (name, Subscript::At(at)));
+        }
+        let (from, to) = inside.split_once([':', '-'])?;
+        if !digits(from) || !(to.is_empty() || digits(to)) {
+            return None;
+        }
+        Some((name, Subscript::Range(from.parse().ok()?, to.parse().ok())))
+    };
+    match parsed() {
+        Some((name, subscript)) => (name, Some(subscript)),
+        None => (pattern, None),
+    }
+}
+
+fn one(graph: &Graph, part: &str, whole: &str) -> Result<Vec<usize>, Diagnostic> {
+    if let Some(host) = graph.host_index.get(part) {
+        return Ok(vec![*host]);
+    }
+    let regex = part.strip_prefix('~');
+    let (name, subscript) = if regex.is_some() { (part, None) } else { subscript(part) };
+    let matcher = match regex {
+        Some(regex) => Regex::new(&format!("^(?:{regex})")),
+        None => Regex::new(&glob(name)),
+    }
+    .map_err(|error| {
+        Diagnostic::error("inventory/pattern", format!("`{part}` is not a pattern: {}", last_line(&error.to_string())))
+            .at(Place::whole("the host pattern"))
+            .rule("a pattern is a name, a glob such as web*, or ~ and a regular expression")
+            .help("quote it for the shell, and check the brackets")
+    })?;
+    let groups: Vec<usize> = (0..graph.groups.len()).filter(|group| matcher.is_match(&graph.groups[*group].name)).collect();
+    let mut hosts = Vec::new();
+    let mut seen = HashSet::new();
+    for group in &groups {
+        hosts.extend(graph.hosts_of(*group).into_iter().filter(|host| seen.insert(*host)));
+    }
+    if groups.is_empty() || regex.is_some() || name.contains(['.', '?', '*', '[']) {
+        let named = (0..graph.hosts.len()).filter(|host| matcher.is_match(&graph.hosts[*host].name));
+        hosts.extend(named.filter(|host| seen.insert(*host)));
+    }
+    // An empty group is no mistake, an unknown name is.
+    if hosts.is_empty() && groups.is_empty() && part != "all" {
+        return Err(no_match(graph, part, whole));
+    }
+    let total = hosts.len();
+    let picked = match subscript {
+        None => Some(hosts),
+        Some(Subscript::At(at)) => {
+            let at = if at < 0 { at + i64::try_from(total).unwrap_or(0) } else { at };
+            usize::try_from(at).ok().and_then(|at| hosts.get(at)).map(|host| vec![*host])
+        }
+        // A range that ends at 0 is the first element only, as in Ansible.
+        Some(Subscript::Range(from, Some(0))) => hosts.get(from).map(|host| vec![*host]),
+        Some(Subscript::Range(from, to)) => {
+            let end = to.map_or(total, |to| (to + 1).min(total));
+            Some(hosts.get(from..end).unwrap_or_default().to_vec())
+        }
+    };
+    picked.filter(|hosts| !hosts.is_empty() || subscript.is_none()).ok_or_else(|| {
+        Diagnostic::error("inventory/no-match", format!("`{part}` selects no host: `{name}` has {total}"))
+            .at(Place::whole("the host pattern"))
+            .rule("positions count from 0, and from the end when negative; both ends of a range are included")
+            .help("choose a smaller position")
+    })
+}
+
+fn no_match(graph: &Graph, part: &str, whole: &str) -> Diagnostic {
+    let hosts = graph.hosts.iter().map(|host| &*host.name);
+    let groups = graph.groups.iter().map(|group| &*group.name);
+    let mut fault = Diagnostic::error("inventory/no-match", format!("`{part}` matches no host and no group"))
+        .at(Place::whole("the host pattern"))
+        .rule("a pattern names hosts, groups or globs of them; a name that matches nothing is taken for a mistake")
+        .exit(Exit::Usage);
+    if part != whole {
+        fault = fault.note(None, format!("it is part of `{whole}`"));
+    }
+    match nearest(part, hosts.chain(groups)) {
+        Some(near) => fault.help(format!("did you mean `{near}`?")),
+        None if graph.hosts_of(ALL).is_empty() => fault.help("the inventory holds no hosts: check -i"),
+        None => fault.help("list what there is: vmwright inventory --list"),
+    }
+}
+
+fn last_line(text: &str) -> &str {
+    text.lines().last().unwrap_or(text).trim_start_matches("error: ")
+}
+
+/// A glob as a regular expression: `*`, `?`, `[abc]`, `[!abc]`, all else literal; matches the whole name.
+fn glob(pattern: &str) -> String {
+    let mut out = String::from("^(?s:");
+    let chars: Vec<char> = pattern.chars().collect();
+    let mut i = 0;
+    while i < chars.len() {
+        let c = chars[i];
+        i += 1;
+        match c {
+            '*' => out.push_str(".*"),
+            '?' => out.push('.'),
+            '[' => {
+                // The set ends at the first `]` that is not its first character.
+                let first = i + usize::from(chars.get(i) == Some(&'!'));
+                let end = (first + 1..chars.len()).find(|at| chars[*at] == ']');
+                match end {
+                    None => out.push_str("\\["),
+                    Some(end) => {
+                        out.push('[');
+                        if first > i {
+                            out.push('^');
+                        }
+                        for c in &chars[first..end] {
+                            if *c != '-' && !c.is_alphanumeric() {
+                                out.push('\\');
+                            }
+                            out.push(*c);
+                        }
+                        out.push(']');
+                        i = end + 1;
+                    }
+                }
+            }
+            c => out.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
+        }
+    }
+    out.push_str(")$");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn graph() -> Graph {
+        let mut graph = Graph::new();
+        crate::inventory::ini::read(
+            "lone\n[web]\nw[1:4]\n[db]\nd1\nw2\n[prod:children]\nweb\n[empty]\n",
+            &"h".into(),
+            &"h".into(),
+            &mut graph,
+        )
+        .unwrap();
+        graph.settle().unwrap();
+        graph
+    }
+
+    fn names(pattern: &str) -> String {
+        let graph = graph();
+        let hosts = select(&graph, pattern).unwrap();
+        hosts.iter().map(|host| &*graph.hosts[*host].name).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn patterns_select_as_in_ansible() {
+        for (pattern, want) in [
+            ("all", "lone w1 w2 w3 w4 d1"),
+            ("*", "lone w1 w2 w3 w4 d1"),
+            ("web", "w1 w2 w3 w4"),
+            ("prod:&db", "w2"),
+            ("web,!w[23]", "w1 w4"),
+            ("!web", "lone d1"),
+            ("web[0]", "w1"),
+            ("web[-1]", "w4"),
+            ("web[1:2]", "w2 w3"),
+            ("web[2:]", "w3 w4"),
+            ("web[1-2]", "w2 w3"),
+            ("~w[12]", "w1 w2"),
+            ("d1:lone", "d1 lone"),
+            ("w?", "w1 w2 w3 w4"),
+            ("ungrouped", "lone"),
+            ("w1,web", "w1 w2 w3 w4"),
+            ("empty", ""),
+        ] {
+            assert_eq!(names(pattern), want, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_matches_nothing_is_an_error_with_the_nearest() {
+        let fault = select(&graph(), "webb").unwrap_err();
+        assert_eq!((fault.code, fault.help[0].as_str()), ("inventory/no-match", "did you mean `web`?"));
+        assert_eq!(select(&graph(), "web[9]").unwrap_err().code, "inventory/no-match");
+        assert_eq!(select(&graph(), "~(").unwrap_err().code, "inventory/pattern");
+        assert_eq!(select(&graph(), "web,!nope").unwrap_err().code, "inventory/no-match");
+    }
+
+    proptest! {
+        #[test]
+        fn no_pattern_makes_it_panic(pattern in "[~!&,:\\[\\]*?0-9a-dw-]{0,24}|\\PC{0,24}") {
+            let _ = select(&graph(), &pattern);
+        }
+    }
+}

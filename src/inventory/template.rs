@@ -1,0 +1,582 @@
+//! Evaluates templates as Ansible 2.19 does, on MiniJinja.
+//!
+//! ```text
+//! Scope::get(a) -> "{{ b }}-x" -> b -> "{{ c.d | default('z') }}" -> c (a mapping, its values only when touched)
+//! ```
+//!
+//! A variable is evaluated when a template touches it, so one broken variable harms only those who use it. A template
+//! that is one expression gives that expression's value, not its text. Nothing printed may be undefined: the fault names
+//! the expression, the nearest known name and the chain of templates. A template that needs its own result is a loop and
+//! is reported with its chain. Work is bounded by fuel, by the depth of the chain and by the size of results. What a
+//! template made of a secret is secret.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, value::Value as Jinja};
+
+use super::lazy::{self, Context};
+use super::scope::{HostScope, Session};
+use super::value::{Data, Entry, Value};
+use super::{filters, lookup, text};
+use crate::diagnose::{Diagnostic, Place, nearest};
+
+/// Steps that one template may take.
+const FUEL: u64 = 2_000_000;
+/// How many templates may wait for each other.
+const MAX_CHAIN: usize = 32;
+/// The longest text that a template may give, in bytes.
+const MAX_TEXT: usize = 8 << 20;
+/// Names of stored templates begin so; nothing a template can `include` does.
+const MARK: char = '\u{1}';
+
+/// Why a value cannot be had.
+#[derive(Clone, Debug)]
+pub(crate) enum Failure {
+    /// Something in it is undefined: a `default` further out may still help.
+    Undefined(Box<Diagnostic>),
+    /// Anything else.
+    Fault(Box<Diagnostic>),
+}
+
+/// The two environments: undefined values may not be touched, or may be asked for attributes, which are undefined too.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    strict: Environment<'static>,
+    chained: Environment<'static>,
+}
+
+impl Engine {
+    pub fn new() -> Self {
+        let make = |behavior| {
+            let mut env = Environment::new();
+            env.set_undefined_behavior(behavior);
+            env.set_debug(true);
+            env.set_fuel(Some(FUEL));
+            env.set_auto_escape_callback(|_| AutoEscape::None);
+            env.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+            env.set_loader(|name| Ok(name.strip_prefix(MARK).map(str::to_owned)));
+            if let Ok(syntax) = minijinja::syntax::SyntaxConfig::builder().trim_blocks(true).build() {
+                env.set_syntax(syntax);
+            }
+            minijinja_contrib::add_to_environment(&mut env);
+            filters::add(&mut env);
+            lookup::add(&mut env);
+            env.set_formatter(emit);
+            env
+        };
+        Self {
+            strict: make(UndefinedBehavior::Strict),
+            chained: make(UndefinedBehavior::Chainable),
+        }
+    }
+}
+
+/// Whether a text is a template at all.
+pub(crate) fn is_template(text: &str) -> bool {
+    text.contains("{{") || text.contains("{%") || text.contains("{#")
+}
+
+/// A template that is being evaluated.
+#[derive(Debug)]
+struct Frame {
+    host: usize,
+    source: Arc<str>,
+    /// The variable, or the path of the value inside one; empty for a text that no variable holds.
+    label: String,
+    place: Place,
+    /// A secret was touched.
+    secret: bool,
+    /// What it printed: how many values other than none, and the last of them with its text.
+    emitted: usize,
+    last: Option<(Jinja, String)>,
+    /// One of the printed values holds a secret.
+    printed_secret: bool,
+    /// Names that were looked for and not found.
+    misses: Vec<String>,
+    /// Undefined values that `default` or a test dealt with.
+    handled: usize,
+    /// Values that were undefined because of something deeper.
+    deeper: Vec<(String, Box<Diagnostic>)>,
+    /// The first fault below.
+    fault: Option<Box<Diagnostic>>,
+}
+
+/// One evaluation from the outside, with all that it leads to.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub session: Arc<Session>,
+    frames: Mutex<Vec<Frame>>,
+}
+
+thread_local! {
+    /// The evaluations that run on this thread, innermost last: the formatter and filters have no other way to them.
+    static CURRENT: RefCell<Vec<(Arc<Run>, Arc<HostScope>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The innermost evaluation on this thread.
+pub(crate) fn current() -> Option<(Arc<Run>, Arc<HostScope>)> {
+    CURRENT.with_borrow(|stack| stack.last().cloned())
+}
+
+/// Ends the innermost evaluation when dropped, also by a panic.
+struct Entered;
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.with_borrow_mut(Vec::pop);
+    }
+}
+
+impl Run {
+    pub fn new(session: &Arc<Session>) -> Arc<Self> {
+        Arc::new(Self {
+            session: Arc::clone(session),
+            frames: Mutex::default(),
+        })
+    }
+
+    fn frames(&self) -> MutexGuard<'_, Vec<Frame>> {
+        self.frames.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn top<T>(&self, act: impl FnOnce(&mut Frame) -> T) -> Option<T> {
+        self.frames().last_mut().map(act)
+    }
+
+    /// The running template touched a secret.
+    pub fn touch_secret(&self) {
+        self.top(|frame| frame.secret = true);
+    }
+
+    /// The running template looked for something that is not there.
+    pub fn miss(&self, name: String) {
+        self.top(|frame| frame.misses.push(name));
+    }
+
+    /// The running template dealt with an undefined value.
+    pub fn handle(&self) {
+        self.top(|frame| frame.handled += 1);
+    }
+
+    /// Resolves a raw value all the way down. `None` stands for `omit`.
+    pub fn resolve(self: &Arc<Self>, scope: &Arc<HostScope>, raw: &Value, label: &str) -> Result<Option<Value>, Failure> {
+        let with = |data: Data| {
+            Ok(Some(Value {
+                data,
+                place: raw.place.clone(),
+                secret: raw.secret,
+            }))
+        };
+        match &raw.data {
+            Data::Str(source) if is_template(source) => {
+                let result = self.evaluate(scope, source, raw, label)?;
+                Ok(result.map(|value| Arc::unwrap_or_clone(value)))
+            }
+            Data::Null | Data::Bool(_) | Data::Int(_) | Data::Float(_) | Data::Str(_) => Ok(Some(raw.clone())),
+            Data::Unsafe(text) => with(Data::Str(text.clone())),
+            Data::Vault(text) => {
+                let plain = self.decrypt(text, raw, label)?;
+                let mut value = Value::text(&*plain, raw.place.clone());
+                value.secret = true;
+                Ok(Some(value))
+            }
+            Data::List(list) => {
+                let mut out = Vec::with_capacity(list.len());
+                for (i, item) in list.iter().enumerate() {
+                    out.extend(self.resolve(scope, item, &format!("{label}[{i}]"))?);
+                }
+                with(Data::List(out))
+            }
+            Data::Map(map) => {
+                let mut out = indexmap::IndexMap::with_capacity(map.len());
+                for (key, entry) in map {
+                    if let Some(value) = self.resolve(scope, &entry.value, &format!("{label}.{key}"))? {
+                        let key_place = entry.key_place.clone();
+                        out.insert(key.clone(), Entry { key_place, value });
+                    }
+                }
+                with(Data::Map(out))
+            }
+        }
+    }
+
+    /// A raw value for a template: texts are evaluated, lists and mappings wait until they are touched.
+    ///
+    /// What is undefined further down comes back undefined, what is broken as an invalid value.
+    pub fn engine_value(self: &Arc<Self>, scope: &Arc<HostScope>, raw: &Arc<Value>, label: &str) -> Jinja {
+        let outcome = match &raw.data {
+            Data::Str(source) if is_template(source) => match self.evaluate(scope, source, raw, label) {
+                Ok(Some(value)) => Ok(value),
+                Ok(None) => return lookup::omit(),
+                Err(failure) => Err(failure),
+            },
+            Data::Vault(text) => self.decrypt(text, raw, label).map(|plain| {
+                let mut value = Value::text(&*plain, raw.place.clone());
+                value.secret = true;
+                Arc::new(value)
+            }),
+            Data::List(_) | Data::Map(_) => return lazy::container(self, scope, raw, label, false),
+            _ => Ok(Arc::clone(raw)),
+        };
+        match outcome {
+            Ok(value) => lazy::plain(self, scope, &value, label),
+            Err(Failure::Undefined(fault)) => {
+                self.top(|frame| frame.deeper.push((label.to_owned(), fault)));
+                Jinja::UNDEFINED
+            }
+            Err(Failure::Fault(fault)) => {
+                let told = fault.message.clone();
+                self.top(|frame| {
+                    frame.fault.get_or_insert(fault);
+                });
+                Jinja::from(minijinja::Error::new(ErrorKind::BadInclude, told))
+            }
+        }
+    }
+
+    fn decrypt(&self, text: &Arc<str>, raw: &Value, label: &str) -> Result<Arc<str>, Failure> {
+        self.session
+            .core
+            .decrypt(text, &raw.place)
+            .map_err(|fault| Failure::Fault(Box::new(self.with_chain(fault.key(label)))))
+    }
+
+    /// The value of a variable that no source sets.
+    pub fn magic_value(self: &Arc<Self>, scope: &Arc<HostScope>, name: &str) -> Result<Option<Value>, Failure> {
+        let place = Place::whole("the inventory");
+        let Some(value) = Context::new(self, scope).magic(name) else {
+            return Ok(None);
+        };
+        self.take(scope, &value, &place, name).map_err(|error| self.failure(&error, scope))
+    }
+
+    /// Evaluates a template. `None` stands for `omit`.
+    pub fn evaluate(
+        self: &Arc<Self>,
+        scope: &Arc<HostScope>,
+        source: &str,
+        raw: &Value,
+        label: &str,
+    ) -> Result<Option<Arc<Value>>, Failure> {
+        let results = || scope.results.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = results().get(source) {
+            let mut value = Arc::clone(known);
+            if value.place != raw.place || raw.secret && !value.secret {
+                let value = Arc::make_mut(&mut value);
+                value.place = raw.place.clone();
+                if raw.secret {
+                    value.make_secret();
+                }
+            }
+            return Ok(Some(value));
+        }
+        self.enter(scope, source, raw, label)?;
+        CURRENT.with_borrow_mut(|stack| stack.push((Arc::clone(self), Arc::clone(scope))));
+        let entered = Entered;
+        let outcome = self.run_template(scope, source, raw);
+        drop(entered);
+        let outcome = outcome.map_err(|error| self.failure(&error, scope));
+        let frame = self.frames().pop();
+        let value = outcome?;
+        let Some(mut value) = value else { return Ok(None) };
+        if raw.secret || frame.is_some_and(|frame| frame.secret) {
+            value.make_secret();
+        }
+        let value = Arc::new(value);
+        results().insert(source.into(), Arc::clone(&value));
+        Ok(Some(value))
+    }
+
+    fn enter(&self, scope: &Arc<HostScope>, source: &str, raw: &Value, label: &str) -> Result<(), Failure> {
+        let mut frames = self.frames();
+        let again = frames.iter().position(|frame| frame.host == scope.host && *frame.source == *source);
+        if let Some(first) = again {
+            let labels: Vec<&str> = frames[first..].iter().map(|frame| frame.label.as_str()).collect();
+            let first_label = labels.first().copied().unwrap_or_default();
+            let chain = format!("{} > {first_label}", labels.join(" > "));
+            let mut fault = Diagnostic::error("inventory/template-loop", format!("`{label}` needs its own value: {chain}"))
+                .at(raw.place.clone())
+                .rule("a variable cannot be made of itself")
+                .help("give one of these variables a value of its own");
+            for frame in &frames[first..] {
+                fault = fault.note(frame.place.clone(), format!("`{}` is made here", frame.label));
+            }
+            return Err(Failure::Fault(Box::new(fault)));
+        }
+        if frames.len() >= MAX_CHAIN {
+            let fault = Diagnostic::error(
+                "inventory/template-bound",
+                format!("more than {MAX_CHAIN} templates need each other in a row"),
+            )
+            .at(raw.place.clone())
+            .rule("the chain of templates is bounded")
+            .help("make the chain shorter");
+            drop(frames);
+            return Err(Failure::Fault(Box::new(self.with_chain(fault))));
+        }
+        frames.push(Frame {
+            host: scope.host,
+            source: source.into(),
+            label: label.to_owned(),
+            place: raw.place.clone(),
+            secret: false,
+            emitted: 0,
+            last: None,
+            printed_secret: false,
+            misses: Vec::new(),
+            handled: 0,
+            deeper: Vec::new(),
+            fault: None,
+        });
+        Ok(())
+    }
+
+    fn run_template(
+        self: &Arc<Self>,
+        scope: &Arc<HostScope>,
+        source: &str,
+        raw: &Value,
+    ) -> Result<Option<Value>, minijinja::Error> {
+        let engine = &self.session.core.engine;
+        let name = format!("{MARK}{source}");
+        let context = || Jinja::from_object(Context::new(self, scope));
+        let mut output = engine.strict.get_template(&name)?.render(context());
+        // `a.b.c | default(x)` where `a.b` is undefined: once more, with undefined attributes of undefined values.
+        // Sound only if every miss was dealt with by a `default` or a test.
+        if let Err(error) = &output
+            && error.kind() == ErrorKind::UndefinedError
+            && (source.contains("default") || source.contains("defined") || source.contains("d("))
+            && self.top(|frame| frame.fault.is_none()).unwrap_or(false)
+        {
+            self.top(|frame| {
+                frame.emitted = 0;
+                frame.last = None;
+                frame.misses.clear();
+                frame.handled = 0;
+            });
+            let again = engine.chained.get_template(&name)?.render(context());
+            let sound = self.top(|frame| frame.handled >= frame.misses.len()).unwrap_or(false);
+            if again.is_ok() && sound {
+                output = again;
+            }
+        }
+        let output = output?;
+        if output.len() > MAX_TEXT {
+            return Err(minijinja::Error::new(ErrorKind::OutOfFuel, "the text is too long"));
+        }
+        let (emitted, last) = self.top(|frame| (frame.emitted, frame.last.take())).unwrap_or((0, None));
+        let mut value = match last {
+            _ if emitted == 0 && output.is_empty() => Some(Value::new(Data::Null, raw.place.clone())),
+            Some((value, text)) if emitted == 1 && text == output => self.take(scope, &value, &raw.place, "")?,
+            _ => {
+                self.top(|frame| frame.secret |= frame.printed_secret);
+                Some(Value::text(output, raw.place.clone()))
+            }
+        };
+        // The engine drops one newline at the end; a text keeps it, as in Ansible.
+        if source.ends_with('\n')
+            && let Some(Value {
+                data: Data::Str(text), ..
+            }) = &mut value
+        {
+            text.push('\n');
+        }
+        Ok(value)
+    }
+
+    /// Takes a value out of the engine. `None` stands for `omit`.
+    pub fn take(
+        self: &Arc<Self>,
+        scope: &Arc<HostScope>,
+        value: &Jinja,
+        place: &Place,
+        label: &str,
+    ) -> Result<Option<Value>, minijinja::Error> {
+        let _ = (scope, label);
+        text::take(self, value, place, 0)
+    }
+
+    /// What a fault of a nested evaluation becomes when a value of the engine needs it.
+    pub fn nested_error(&self, failure: Failure, label: &str) -> minijinja::Error {
+        match failure {
+            Failure::Undefined(fault) => {
+                let told = fault.message.clone();
+                self.top(|frame| frame.deeper.push((label.to_owned(), fault)));
+                minijinja::Error::new(ErrorKind::UndefinedError, told)
+            }
+            Failure::Fault(fault) => {
+                let told = fault.message.clone();
+                self.top(|frame| {
+                    frame.fault.get_or_insert(fault);
+                });
+                minijinja::Error::new(ErrorKind::InvalidOperation, told)
+            }
+        }
+    }
+
+    /// The failure that an error of the engine stands for, with the chain of templates.
+    fn failure(&self, error: &minijinja::Error, scope: &Arc<HostScope>) -> Failure {
+        let mut frames = self.frames();
+        let depth = frames.len();
+        let Some(frame) = frames.last_mut() else {
+            let fault = Diagnostic::error("inventory/template", error.to_string());
+            return Failure::Fault(Box::new(fault));
+        };
+        if let Some(fault) = frame.fault.take() {
+            return Failure::Fault(Box::new(needed_by(*fault, frame, depth)));
+        }
+        let secret = frame.secret;
+        let place = frame.place.clone();
+        let detail = error.detail().unwrap_or_default().to_owned();
+        let at_line = |fault: Diagnostic| match error.line() {
+            Some(line) if frame.source.trim_end().contains('\n') => fault.note(None, format!("in line {line} of the template")),
+            _ => fault,
+        };
+        match error.kind() {
+            ErrorKind::UndefinedError => {
+                let expression = detail.split('`').nth(1).map(str::to_owned);
+                let expression = expression.or_else(|| frame.misses.last().cloned());
+                // The value exists, but something below it is undefined: that is the fault.
+                let deeper = frame
+                    .deeper
+                    .iter()
+                    .rposition(|(name, _)| {
+                        expression.as_deref().is_none_or(|expression| {
+                            expression == name || expression.starts_with(&format!("{name}.")) || name.starts_with(expression)
+                        })
+                    })
+                    .map(|at| frame.deeper.swap_remove(at).1);
+                if let Some(fault) = deeper {
+                    return Failure::Undefined(Box::new(needed_by(*fault, frame, depth)));
+                }
+                let named = expression.clone().unwrap_or_else(|| "a value".to_owned());
+                let mut fault = Diagnostic::error("inventory/undefined-variable", format!("`{named}` is not defined"))
+                    .at(place)
+                    .rule("a template may use only variables that the host has");
+                if !frame.label.is_empty() {
+                    fault = fault.key(frame.label.clone());
+                }
+                fault = at_line(fault);
+                let root = named.split(['.', '[', '(']).next().unwrap_or(&named).to_owned();
+                let known = scope.vars.keys().map(|name| &**name).chain(lazy::MAGIC);
+                let near = if scope.vars.contains_key(&*root) { None } else { nearest(&root, known) };
+                fault = match near {
+                    Some(near) => fault.help(format!("did you mean `{near}`?")),
+                    None => fault.help(format!("define it, or give it a default: {{{{ {named} | default(..) }}}}")),
+                };
+                Failure::Undefined(Box::new(fault))
+            }
+            ErrorKind::SyntaxError => Failure::Fault(Box::new(at_line(
+                Diagnostic::error("inventory/template-syntax", format!("not a template: {detail}"))
+                    .at(place)
+                    .rule("templates are written in the language of Jinja")
+                    .help("if the braces are meant as text, mark the value !unsafe, or write {{ '{{' }}"),
+            ))),
+            ErrorKind::OutOfFuel => Failure::Fault(Box::new(
+                Diagnostic::error("inventory/template-bound", "the template takes too many steps or gives too long a text")
+                    .at(place)
+                    .rule("the work of a template is bounded")
+                    .help("make the loop shorter"),
+            )),
+            ErrorKind::UnknownFilter | ErrorKind::UnknownTest | ErrorKind::UnknownFunction => {
+                let name = detail.split_whitespace().nth(1).unwrap_or_default();
+                let known = filters::NAMES.iter().copied().chain(lookup::NAMES);
+                let mut fault = Diagnostic::error("inventory/template", detail.clone())
+                    .at(place)
+                    .rule("vmwright knows the filters and tests of Jinja and the usual ones of Ansible");
+                fault = match nearest(name, known) {
+                    Some(near) => fault.help(format!("did you mean `{near}`?")),
+                    None => fault.help("write the value another way, or compute it outside and pass it with -e"),
+                };
+                Failure::Fault(Box::new(at_line(fault)))
+            }
+            ErrorKind::EvalBlock if detail.starts_with(lookup::REFUSED) => Failure::Fault(Box::new(
+                Diagnostic::error("inventory/template-refused", detail.trim_start_matches(lookup::REFUSED))
+                    .at(place)
+                    .rule("a template may not run commands or make files")
+                    .help("keep the value in an encrypted variable, or pass it with -e"),
+            )),
+            _ => {
+                let told = if secret {
+                    "a secret is involved, so the details are withheld".to_owned()
+                } else if detail.is_empty() {
+                    error.kind().to_string()
+                } else {
+                    detail
+                };
+                Failure::Fault(Box::new(at_line(
+                    Diagnostic::error("inventory/template", format!("the template fails: {told}"))
+                        .at(place)
+                        .rule("filters and operators need values of the right type")
+                        .help("check the types of what it uses: vmwright explain HOST"),
+                )))
+            }
+        }
+    }
+
+    fn with_chain(&self, mut fault: Diagnostic) -> Diagnostic {
+        let frames = self.frames();
+        let depth = frames.len();
+        for frame in frames.iter().rev().take(1) {
+            fault = needed_by(fault, frame, depth);
+        }
+        fault
+    }
+
+    /// A value was printed by the running template.
+    fn emitted(&self, value: &Jinja, text: String) {
+        self.top(|frame| {
+            frame.emitted += 1;
+            frame.last = Some((value.clone(), text));
+        });
+    }
+}
+
+fn needed_by(fault: Diagnostic, frame: &Frame, depth: usize) -> Diagnostic {
+    let _ = depth;
+    if frame.label.is_empty() {
+        fault.note(frame.place.clone(), "needed here")
+    } else {
+        fault.note(frame.place.clone(), format!("needed by `{}`", frame.label))
+    }
+}
+
+/// Prints a value into the text of a template: as Python would, none as nothing, and never an undefined one.
+fn emit(
+    out: &mut minijinja::Output<'_>,
+    state: &mut minijinja::State<'_, '_>,
+    value: &Jinja,
+) -> Result<(), minijinja::Error> {
+    if value.is_undefined() {
+        // In the strict environment this names the expression.
+        minijinja::value::StringInput::new(state, value)?;
+        return Err(minijinja::Error::from(ErrorKind::UndefinedError));
+    }
+    if value.is_none() || lookup::is_omit(value) {
+        if let (true, Some((run, _))) = (lookup::is_omit(value), current()) {
+            run.emitted(value, String::new());
+        }
+        return Ok(());
+    }
+    let text = match value.as_str() {
+        Some(text) => text.to_owned(),
+        None => match current() {
+            Some((run, _)) => match text::take(&run, value, &Place::whole(""), 0)? {
+                Some(value) => {
+                    if text::has_secret(&value) {
+                        run.top(|frame| frame.printed_secret = true);
+                    }
+                    text::display(&value)
+                }
+                None => String::new(),
+            },
+            None => value.to_string(),
+        },
+    };
+    std::fmt::Write::write_str(out, &text).map_err(|_| minijinja::Error::from(ErrorKind::WriteFailure))?;
+    if let Some((run, _)) = current() {
+        run.emitted(value, text);
+    }
+    Ok(())
+}
