@@ -10,11 +10,26 @@ use crate::diagnose::{Diagnostic, Exit, Place};
 /// The demo's inventory, as in `inventory-examples/demo`.
 const FILES: [(&str, &str); 6] = [
     ("hosts.ini", include_str!("../../inventory-examples/demo/hosts.ini")),
-    ("vmwright.yaml", include_str!("../../inventory-examples/demo/vmwright.yaml")),
-    ("group_vars/all.yml", include_str!("../../inventory-examples/demo/group_vars/all.yml")),
-    ("group_vars/vms.yml", include_str!("../../inventory-examples/demo/group_vars/vms.yml")),
-    ("group_vars/proxmox_nodes.yml", include_str!("../../inventory-examples/demo/group_vars/proxmox_nodes.yml")),
-    ("host_vars/db-0.yml", include_str!("../../inventory-examples/demo/host_vars/db-0.yml")),
+    (
+        "vmwright.yaml",
+        include_str!("../../inventory-examples/demo/vmwright.yaml"),
+    ),
+    (
+        "group_vars/all.yml",
+        include_str!("../../inventory-examples/demo/group_vars/all.yml"),
+    ),
+    (
+        "group_vars/vms.yml",
+        include_str!("../../inventory-examples/demo/group_vars/vms.yml"),
+    ),
+    (
+        "group_vars/proxmox_nodes.yml",
+        include_str!("../../inventory-examples/demo/group_vars/proxmox_nodes.yml"),
+    ),
+    (
+        "host_vars/db-0.yml",
+        include_str!("../../inventory-examples/demo/host_vars/db-0.yml"),
+    ),
 ];
 
 /// Runs the demo.
@@ -28,11 +43,15 @@ pub async fn run(global: &Global, args: &args::Demo) -> Result<Exit, Problems> {
     };
     write_inventory(&dir)?;
     let shown = dir.display();
-    say::talk(&format!("The demo's inventory, its cluster and everything it writes: {shown}\n"));
+    say::talk(&format!(
+        "The demo's inventory, its cluster and everything it writes: {shown}\n"
+    ));
     say::talk(&format!("$ vmwright provision -i {shown}"));
     let mut exit = provision::run(global, &provision_args(&dir, args.speed)).await?;
     if exit == Exit::Done {
-        say::talk(&format!("\nThe same command again: nothing changes.\n\n$ vmwright provision -i {shown}"));
+        say::talk(&format!(
+            "\nThe same command again: nothing changes.\n\n$ vmwright provision -i {shown}"
+        ));
         exit = provision::run(global, &provision_args(&dir, args.speed)).await?;
     }
     if exit == Exit::Done {
@@ -55,7 +74,8 @@ fn write_inventory(dir: &Path) -> Result<(), Problems> {
             Some(parent) => std::fs::create_dir_all(parent),
             None => Ok(()),
         };
-        made.and_then(|()| std::fs::write(&path, content)).map_err(|error| cannot(&error, &path))?;
+        made.and_then(|()| std::fs::write(&path, content))
+            .map_err(|error| cannot(&error, &path))?;
     }
     Ok(())
 }
@@ -73,10 +93,17 @@ fn sources(dir: &Path, speed: f64) -> Sources {
     // The one variable again, with another speed: extra variables replace whole values.
     let world = dir.join(".vmwright-demo");
     let nodes = r#"{"nodes":{"pve-0":{"ip":"127.64.0.10"},"pve-1":{"ip":"127.64.0.11"},"pve-2":{"ip":"127.64.0.12"}}}"#;
-    let scaled = format!(r#"{{"vms_simulator":{{"world":{:?},"speed":{speed},"ssh_port":2222,"cluster":{nodes}}}}}"#, world.display().to_string());
+    let scaled = format!(
+        r#"{{"vms_simulator":{{"world":{:?},"speed":{speed},"ssh_port":2222,"cluster":{nodes}}}}}"#,
+        world.display().to_string()
+    );
     #[expect(clippy::float_cmp, reason = "the default is exactly 1")]
     let extra_vars = if speed == 1.0 { Vec::new() } else { vec![scaled] };
-    Sources { inventory: vec![dir.display().to_string()], extra_vars, vault_password_file: Vec::new() }
+    Sources {
+        inventory: vec![dir.display().to_string()],
+        extra_vars,
+        vault_password_file: Vec::new(),
+    }
 }
 
 fn provision_args(dir: &Path, speed: f64) -> args::Provision {
@@ -96,5 +123,10 @@ fn provision_args(dir: &Path, speed: f64) -> args::Provision {
 }
 
 fn status_args(dir: &Path, speed: f64) -> args::Status {
-    args::Status { sources: sources(dir, speed), limit: None, output: None, offline: false }
+    args::Status {
+        sources: sources(dir, speed),
+        limit: None,
+        output: None,
+        offline: false,
+    }
 }

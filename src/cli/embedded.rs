@@ -73,9 +73,15 @@ pub async fn start(inventory: &Inventory, hosts: &[String]) -> Result<Option<Emb
 
 async fn begin(scope: &Scope<'_>, host: &str, value: &Value) -> Result<Simulator, Problems> {
     let wrong = |message: String| {
-        vec![Diagnostic::error("cli/simulator", message).host(host).key("vms_simulator").at(value.place.clone())]
+        vec![
+            Diagnostic::error("cli/simulator", message)
+                .host(host)
+                .key("vms_simulator")
+                .at(value.place.clone()),
+        ]
     };
-    let wanted: Wanted = serde_json::from_value(value.to_json()).map_err(|error| wrong(format!("vms_simulator cannot be read: {error}")))?;
+    let wanted: Wanted = serde_json::from_value(value.to_json())
+        .map_err(|error| wrong(format!("vms_simulator cannot be read: {error}")))?;
     let address = address(scope, host, "global_proxmox_api_host", "global_proxmox_api_port", 8006)?;
     let pihole = match get(scope, "pihole_api_host")? {
         Some(_) => Some(self::address(scope, host, "pihole_api_host", "", 80)?),
@@ -96,12 +102,15 @@ async fn begin(scope: &Scope<'_>, host: &str, value: &Value) -> Result<Simulator
     };
     Simulator::start(options).await.map_err(|error| {
         vec![
-            Diagnostic::error("cli/simulator", format!("the embedded cluster cannot start: {}", chain(&error)))
-                .host(host)
-                .key("vms_simulator")
-                .at(value.place.clone())
-                .help("does another command use the same world, or something else its addresses?")
-                .exit(Exit::HostFailed),
+            Diagnostic::error(
+                "cli/simulator",
+                format!("the embedded cluster cannot start: {}", chain(&error)),
+            )
+            .host(host)
+            .key("vms_simulator")
+            .at(value.place.clone())
+            .help("does another command use the same world, or something else its addresses?")
+            .exit(Exit::HostFailed),
         ]
     })
 }
@@ -118,7 +127,10 @@ fn address(scope: &Scope<'_>, host: &str, name: &str, port: &str, default: u16) 
         return Ok(address);
     }
     let port = if port.is_empty() { None } else { get(scope, port)? };
-    let port = port.and_then(|value| value.to_json().as_u64()).and_then(|port| u16::try_from(port).ok()).unwrap_or(default);
+    let port = port
+        .and_then(|value| value.to_json().as_u64())
+        .and_then(|port| u16::try_from(port).ok())
+        .unwrap_or(default);
     match text.parse::<IpAddr>() {
         Ok(ip) if ip.is_loopback() => Ok(SocketAddr::new(ip, port)),
         Ok(_) | Err(_) => Err(vec![

@@ -39,7 +39,9 @@ pub fn environment() -> BTreeMap<String, String> {
 
 /// The home directory, where there is one.
 pub fn home() -> PathBuf {
-    environment().get("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
+    environment()
+        .get("HOME")
+        .map_or_else(|| PathBuf::from("/"), PathBuf::from)
 }
 
 /// Reads settings and inventory.
@@ -118,7 +120,13 @@ impl Variables for HostVariables<'_> {
 
     fn of_host(&self, host: &str) -> Option<Box<dyn Variables + '_>> {
         let known = self.inventory.has_host(host);
-        known.then(|| Box::new(HostVariables { scope: self.inventory.scope(host), host: host.to_owned(), ..*self }) as Box<dyn Variables>)
+        known.then(|| {
+            Box::new(HostVariables {
+                scope: self.inventory.scope(host),
+                host: host.to_owned(),
+                ..*self
+            }) as Box<dyn Variables>
+        })
     }
 
     fn home(&self) -> Option<PathBuf> {
@@ -154,7 +162,12 @@ impl Loaded {
 
     /// The hosts that a pattern selects; without one all hosts of group `vms`. Every one must be in that group.
     pub fn hosts(&self, limit: Option<&str>) -> Result<Vec<String>, Problems> {
-        let vms: Vec<String> = self.inventory.hosts_of_group(VM_GROUP).into_iter().map(str::to_owned).collect();
+        let vms: Vec<String> = self
+            .inventory
+            .hosts_of_group(VM_GROUP)
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
         if vms.is_empty() {
             return Err(vec![
                 Diagnostic::error("cli/no-vms", format!("the inventory has no hosts in group {VM_GROUP}"))
@@ -222,7 +235,6 @@ impl Loaded {
             Err(problems)
         }
     }
-
 
     /// Takes the inventory's `vms_state_dir` as the state directory, unless settings name one.
     pub fn settle_state_dir(&mut self, host: &str) -> Result<(), Problems> {

@@ -19,14 +19,20 @@ pub async fn run(args: &args::Simulator) -> Result<Exit, Problems> {
         None => WorldSpec::default(),
         Some(path) => {
             let wrong = |message: String| vec![Diagnostic::error("cli/simulator", message).at(Place::path(path))];
-            let text = std::fs::read_to_string(path).map_err(|error| wrong(format!("the cluster's description cannot be read: {error}")))?;
-            serde_yaml::from_str(&text).map_err(|error| wrong(format!("the cluster's description is wrong: {error}")))?
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| wrong(format!("the cluster's description cannot be read: {error}")))?;
+            serde_yaml::from_str(&text)
+                .map_err(|error| wrong(format!("the cluster's description is wrong: {error}")))?
         }
     };
     let mut node_keys = Vec::new();
     for path in &args.node_key {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| vec![Diagnostic::error("cli/simulator", format!("the public key cannot be read: {error}")).at(Place::path(path))])?;
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            vec![
+                Diagnostic::error("cli/simulator", format!("the public key cannot be read: {error}"))
+                    .at(Place::path(path)),
+            ]
+        })?;
         node_keys.extend(text.lines().map(str::to_owned));
     }
     let net = free_loopback_net(args.ssh_port);
@@ -43,8 +49,13 @@ pub async fn run(args: &args::Simulator) -> Result<Exit, Problems> {
     let password = options.pihole_password.clone();
     let failed = |error: String| vec![Diagnostic::error("cli/simulator", error).exit(Exit::HostFailed)];
     let simulator = Simulator::start(options).await.map_err(|error| failed(chain(&error)))?;
-    let nodes: serde_json::Map<String, serde_json::Value> =
-        simulator.handle().look(|world| world.nodes.iter().map(|(name, node)| (name.clone(), json!(node.ip))).collect());
+    let nodes: serde_json::Map<String, serde_json::Value> = simulator.handle().look(|world| {
+        world
+            .nodes
+            .iter()
+            .map(|(name, node)| (name.clone(), json!(node.ip)))
+            .collect()
+    });
     let (token, secret) = simulator.token().unwrap_or_default();
     let where_it_is = json!({
         "api": simulator.api_address().to_string(),

@@ -87,7 +87,12 @@ pub(crate) fn sha1(bytes: &[u8]) -> [u8; 20] {
                 40..60 => (b & c | b & d | c & d, 0x8f1b_bcdc),
                 _ => (b ^ c ^ d, 0xca62_c1d6u32),
             };
-            let next = a.rotate_left(5).wrapping_add(f).wrapping_add(e).wrapping_add(k).wrapping_add(*word);
+            let next = a
+                .rotate_left(5)
+                .wrapping_add(f)
+                .wrapping_add(e)
+                .wrapping_add(k)
+                .wrapping_add(*word);
             (e, d, c, b, a) = (d, c, b.rotate_left(30), a, next);
         }
         for (into, add) in h.iter_mut().zip([a, b, c, d, e]) {
@@ -119,7 +124,11 @@ pub(crate) fn md5(bytes: &[u8]) -> [u8; 16] {
                 _ => (c ^ (b | !d), 7 * i % 16),
             };
             let k = (f64::from(u32::try_from(i + 1).unwrap_or(0)).sin().abs() * 4_294_967_296.0) as u32;
-            let turned = a.wrapping_add(f).wrapping_add(k).wrapping_add(m[g]).rotate_left(SHIFTS[i / 16][i % 4]);
+            let turned = a
+                .wrapping_add(f)
+                .wrapping_add(k)
+                .wrapping_add(m[g])
+                .rotate_left(SHIFTS[i / 16][i % 4]);
             (a, d, c, b) = (d, c, b, b.wrapping_add(turned));
         }
         for (into, add) in h.iter_mut().zip([a, b, c, d]) {
@@ -241,7 +250,10 @@ pub(crate) fn yaml(value: &Value, nice: bool, indent: usize, sort: bool) -> Stri
     if !out.ends_with('\n') {
         out.push('\n');
     }
-    if !matches!(value.data, Data::List(_) | Data::Map(_)) && !out.ends_with("...\n") && matches!(&value.data, Data::Str(text) if is_plain(text)) {
+    if !matches!(value.data, Data::List(_) | Data::Map(_))
+        && !out.ends_with("...\n")
+        && matches!(&value.data, Data::Str(text) if is_plain(text))
+    {
         out.push_str("...\n");
     }
     out
@@ -310,11 +322,11 @@ fn block(value: &Value, style: &YamlStyle, depth: usize, out: &mut String) {
                     pad(depth, out);
                 }
                 out.push_str("- ");
-                out.extend(std::iter::repeat_n(' ', style.indent.saturating_sub(2)));
                 if style.flow(item) {
                     flow(item, style, out);
                     out.push('\n');
                 } else {
+                    out.extend(std::iter::repeat_n(' ', style.indent.saturating_sub(2)));
                     block(item, style, depth + 1, out);
                 }
             }
@@ -379,7 +391,10 @@ fn is_date(text: &str) -> bool {
 fn yaml_text(text: &str, out: &mut String) {
     if is_plain(text) {
         out.push_str(text);
-    } else if text.chars().any(|c| c.is_control() || !c.is_ascii() && c.is_whitespace()) {
+    } else if text
+        .chars()
+        .any(|c| c.is_control() || !c.is_ascii() && c.is_whitespace())
+    {
         json_text(text, false, out);
     } else {
         out.push('\'');
@@ -398,12 +413,21 @@ mod tests {
         assert_eq!(digest("a", "sha1").unwrap(), "86f7e437faa5a7fce15d1ddcb9eaeaea377667b8");
         assert_eq!(digest("abc", "md5").unwrap(), "900150983cd24fb0d6963f7d28e17f72");
         assert_eq!(digest(&"x".repeat(200), "md5").unwrap().len(), 32);
-        assert_eq!(digest("", "sha256").unwrap(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+        assert_eq!(
+            digest("", "sha256").unwrap(),
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+        );
     }
 
     #[test]
     fn base64_goes_both_ways() {
-        for (plain, coded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")] {
+        for (plain, coded) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+        ] {
             assert_eq!(base64(plain.as_bytes()), coded);
             assert_eq!(unbase64(coded).unwrap(), plain.as_bytes());
         }
@@ -413,8 +437,17 @@ mod tests {
 
     #[test]
     fn yaml_is_dumped_as_pyyaml_does() {
-        let value = Value::from_json(&serde_json::json!({"b": "yes", "a": [1, "x y", true, null], "c": {"d": {"e": "2"}}}), &Place::whole("t"));
-        assert_eq!(yaml(&value, false, 2, true), "a: [1, x y, true, null]\nb: 'yes'\nc:\n  d: {e: '2'}\n");
-        assert_eq!(yaml(&value, true, 4, true), "a:\n-   1\n-   x y\n-   true\n-   null\nb: 'yes'\nc:\n    d:\n        e: '2'\n");
+        let value = Value::from_json(
+            &serde_json::json!({"b": "yes", "a": [1, "x y", true, null], "c": {"d": {"e": "2"}}}),
+            &Place::whole("t"),
+        );
+        assert_eq!(
+            yaml(&value, false, 2, true),
+            "a: [1, x y, true, null]\nb: 'yes'\nc:\n  d: {e: '2'}\n"
+        );
+        assert_eq!(
+            yaml(&value, true, 4, true),
+            "a:\n- 1\n- x y\n- true\n- null\nb: 'yes'\nc:\n    d:\n        e: '2'\n"
+        );
     }
 }

@@ -165,7 +165,9 @@ mod tests {
 
     fn read(text: &str) -> Vec<(String, String)> {
         let vars = pairs(text).unwrap();
-        vars.iter().map(|(key, value)| (key.to_string(), value.as_str().unwrap().to_owned())).collect()
+        vars.iter()
+            .map(|(key, value)| (key.to_string(), value.as_str().unwrap().to_owned()))
+            .collect()
     }
 
     #[test]
@@ -173,7 +175,10 @@ mod tests {
         let owned = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
             pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
         };
-        assert_eq!(read("x=1 y=\"a b\" z={{ q }}"), owned(&[("x", "1"), ("y", "a b"), ("z", "{{ q }}")]));
+        assert_eq!(
+            read("x=1 y=\"a b\" z={{ q }}"),
+            owned(&[("x", "1"), ("y", "a b"), ("z", "{{ q }}")])
+        );
         assert_eq!(read("a=b=c stray d='e\\nf'"), owned(&[("a", "b=c"), ("d", "e\nf")]));
         assert!(pairs("a='b").is_err());
         assert!(pairs("a={{ b").is_err());

@@ -80,7 +80,10 @@ const FILTERS: &[(&str, Filter)] = &[
     ("password_hash", |_| {
         Err(Error::new(
             ErrorKind::EvalBlock,
-            format!("{}the filter `password_hash` is not supported: give the hash itself", super::lookup::REFUSED),
+            format!(
+                "{}the filter `password_hash` is not supported: give the hash itself",
+                super::lookup::REFUSED
+            ),
         ))
     }),
     ("ipaddr", filters_net::ipaddr),
@@ -94,16 +97,108 @@ const FILTERS: &[(&str, Filter)] = &[
 
 /// Names to compare a mistyped one with: those above and the engine's.
 pub(crate) const NAMES: &[&str] = &[
-    "default", "mandatory", "bool", "int", "float", "string", "ternary", "type_debug", "combine", "dict2items",
-    "items2dict", "flatten", "union", "intersect", "difference", "symmetric_difference", "extract", "zip_longest",
-    "product", "combinations", "subelements", "to_json", "to_nice_json", "from_json", "to_yaml", "to_nice_yaml",
-    "from_yaml", "regex_replace", "regex_search", "regex_findall", "regex_escape", "b64encode", "b64decode", "basename",
-    "dirname", "splitext", "path_join", "expanduser", "normpath", "relpath", "quote", "hash", "checksum", "to_uuid",
-    "human_to_bytes", "human_readable", "center", "wordcount", "comment", "ipaddr", "ipv4", "ipv6", "ipmath", "ipsubnet",
-    "nthhost", "ipwrap", "lower", "upper", "title", "capitalize", "replace", "length", "count", "dictsort", "items",
-    "reverse", "trim", "join", "split", "lines", "round", "abs", "first", "last", "min", "max", "sort", "list", "batch",
-    "slice", "sum", "indent", "select", "reject", "selectattr", "rejectattr", "map", "groupby", "unique", "chain", "zip",
-    "pprint", "format", "tojson", "urlencode", "match", "search", "regex", "version", "subset", "superset", "contains",
+    "default",
+    "mandatory",
+    "bool",
+    "int",
+    "float",
+    "string",
+    "ternary",
+    "type_debug",
+    "combine",
+    "dict2items",
+    "items2dict",
+    "flatten",
+    "union",
+    "intersect",
+    "difference",
+    "symmetric_difference",
+    "extract",
+    "zip_longest",
+    "product",
+    "combinations",
+    "subelements",
+    "to_json",
+    "to_nice_json",
+    "from_json",
+    "to_yaml",
+    "to_nice_yaml",
+    "from_yaml",
+    "regex_replace",
+    "regex_search",
+    "regex_findall",
+    "regex_escape",
+    "b64encode",
+    "b64decode",
+    "basename",
+    "dirname",
+    "splitext",
+    "path_join",
+    "expanduser",
+    "normpath",
+    "relpath",
+    "quote",
+    "hash",
+    "checksum",
+    "to_uuid",
+    "human_to_bytes",
+    "human_readable",
+    "center",
+    "wordcount",
+    "comment",
+    "ipaddr",
+    "ipv4",
+    "ipv6",
+    "ipmath",
+    "ipsubnet",
+    "nthhost",
+    "ipwrap",
+    "lower",
+    "upper",
+    "title",
+    "capitalize",
+    "replace",
+    "length",
+    "count",
+    "dictsort",
+    "items",
+    "reverse",
+    "trim",
+    "join",
+    "split",
+    "lines",
+    "round",
+    "abs",
+    "first",
+    "last",
+    "min",
+    "max",
+    "sort",
+    "list",
+    "batch",
+    "slice",
+    "sum",
+    "indent",
+    "select",
+    "reject",
+    "selectattr",
+    "rejectattr",
+    "map",
+    "groupby",
+    "unique",
+    "chain",
+    "zip",
+    "pprint",
+    "format",
+    "tojson",
+    "urlencode",
+    "match",
+    "search",
+    "regex",
+    "version",
+    "subset",
+    "superset",
+    "contains",
 ];
 
 /// Adds filters and tests.
@@ -154,15 +249,24 @@ pub(crate) fn add(env: &mut Environment<'static>) {
     });
     for prefix in ["", "ansible.builtin."] {
         let test = |name: &str| format!("{prefix}{name}");
-        env.add_test(test("match"), |text: StringInput, pattern: String, args: Rest<ValueOrKwargs>| {
-            filters_text::regex_test(text.as_str(), &format!("^(?:{pattern})"), args)
-        });
-        env.add_test(test("search"), |text: StringInput, pattern: String, args: Rest<ValueOrKwargs>| {
-            filters_text::regex_test(text.as_str(), &pattern, args)
-        });
-        env.add_test(test("regex"), |text: StringInput, pattern: String, args: Rest<ValueOrKwargs>| {
-            filters_text::regex_test(text.as_str(), &pattern, args)
-        });
+        env.add_test(
+            test("match"),
+            |text: StringInput, pattern: String, args: Rest<ValueOrKwargs>| {
+                filters_text::regex_test(text.as_str(), &format!("^(?:{pattern})"), args)
+            },
+        );
+        env.add_test(
+            test("search"),
+            |text: StringInput, pattern: String, args: Rest<ValueOrKwargs>| {
+                filters_text::regex_test(text.as_str(), &pattern, args)
+            },
+        );
+        env.add_test(
+            test("regex"),
+            |text: StringInput, pattern: String, args: Rest<ValueOrKwargs>| {
+                filters_text::regex_test(text.as_str(), &pattern, args)
+            },
+        );
         for name in ["version", "version_compare"] {
             env.add_test(test(name), |a: StringInput, b: String, args: Rest<ValueOrKwargs>| {
                 filters_text::version(a.as_str(), &b, args)
@@ -218,7 +322,11 @@ impl Call<'_> {
             None => Ok(None),
             Some(value) => match value.as_i64() {
                 Some(value) => Ok(Some(value)),
-                None => Err(wrong(format!("{}: `{name}` is a {}, not an integer", self.name, value.kind()))),
+                None => Err(wrong(format!(
+                    "{}: `{name}` is a {}, not an integer",
+                    self.name,
+                    value.kind()
+                ))),
             },
         }
     }
@@ -265,7 +373,11 @@ pub(crate) fn display(value: &Jinja) -> Result<String, Error> {
 
 /// A value as Python's `str` gives it: none as `None`.
 fn display_python(value: &Jinja) -> Result<String, Error> {
-    if value.is_none() { Ok("None".to_owned()) } else { display(value) }
+    if value.is_none() {
+        Ok("None".to_owned())
+    } else {
+        display(value)
+    }
 }
 
 /// Plain data as a value of the engine.
@@ -281,7 +393,10 @@ pub(crate) fn engine(value: &Value) -> Jinja {
         Data::Str(text) | Data::Unsafe(text) => Jinja::from(text.as_str()),
         Data::Vault(text) => Jinja::from(&**text),
         Data::List(list) => Jinja::from(list.iter().map(engine).collect::<Vec<_>>()),
-        Data::Map(map) => Jinja::from_pairs(map.iter().map(|(key, entry)| (Jinja::from(key.as_str()), engine(&entry.value)))),
+        Data::Map(map) => Jinja::from_pairs(
+            map.iter()
+                .map(|(key, entry)| (Jinja::from(key.as_str()), engine(&entry.value))),
+        ),
     }
 }
 
@@ -333,7 +448,10 @@ fn int(call: &Call<'_>) -> Outcome {
     let base = call.arg_int(1, "base")?.unwrap_or(10);
     if let Some(text) = call.value.as_str() {
         let text = text.trim().replace('_', "");
-        let base = u32::try_from(base).ok().filter(|base| (2..=36).contains(base)).ok_or_else(|| wrong("int: bad base"))?;
+        let base = u32::try_from(base)
+            .ok()
+            .filter(|base| (2..=36).contains(base))
+            .ok_or_else(|| wrong("int: bad base"))?;
         let (sign, digits) = match text.strip_prefix('-') {
             Some(rest) => (-1, rest),
             None => (1, text.strip_prefix('+').unwrap_or(&text)),
@@ -382,7 +500,11 @@ fn ternary(call: &Call<'_>) -> Outcome {
     {
         return Ok(value);
     }
-    if call.value.is_true() { pick(0, "true_val") } else { pick(1, "false_val") }
+    if call.value.is_true() {
+        pick(0, "true_val")
+    } else {
+        pick(1, "false_val")
+    }
 }
 
 fn type_debug(call: &Call<'_>) -> Outcome {
@@ -404,7 +526,8 @@ mod tests {
     #[test]
     fn every_filter_here_is_among_the_names() {
         for (name, _) in FILTERS {
-            let known = NAMES.contains(name) || matches!(*name, "d" | "md5" | "sha1" | "pow" | "log" | "root" | "password_hash");
+            let known = NAMES.contains(name)
+                || matches!(*name, "d" | "md5" | "sha1" | "pow" | "log" | "root" | "password_hash");
             assert!(known, "{name}");
         }
     }

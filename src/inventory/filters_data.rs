@@ -55,7 +55,8 @@ fn same(a: &Value, b: &Value) -> bool {
         (Data::List(a), Data::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
         (Data::Map(a), Data::Map(b)) => {
             a.len() == b.len()
-                && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(&a.value, &b.value)))
+                && a.iter()
+                    .all(|(key, a)| b.get(key).is_some_and(|b| same(&a.value, &b.value)))
         }
         _ => match (number(a), number(b)) {
             (Some(a), Some(b)) => a == b,
@@ -83,8 +84,13 @@ fn unique(values: impl IntoIterator<Item = Value>) -> Vec<Value> {
 
 pub(crate) fn combine(call: &Call<'_>) -> Outcome {
     let recursive = call.arg_flag(usize::MAX, "recursive")?.unwrap_or(false);
-    let merge = call.arg_text(usize::MAX, "list_merge")?.unwrap_or_else(|| "replace".to_owned());
-    if !matches!(merge.as_str(), "replace" | "keep" | "append" | "prepend" | "append_rp" | "prepend_rp") {
+    let merge = call
+        .arg_text(usize::MAX, "list_merge")?
+        .unwrap_or_else(|| "replace".to_owned());
+    if !matches!(
+        merge.as_str(),
+        "replace" | "keep" | "append" | "prepend" | "append_rp" | "prepend_rp"
+    ) {
         return Err(wrong(format!("combine: list_merge `{merge}` is unknown")));
     }
     let mut maps = Vec::new();
@@ -153,9 +159,12 @@ pub(crate) fn items2dict(call: &Call<'_>) -> Outcome {
     for item in list(call.native()?, "items2dict")? {
         let mut item = map(item, "items2dict")?;
         let (Some(key), Some(value)) = (item.shift_remove(&key_name), item.shift_remove(&value_name)) else {
-            return Err(wrong(format!("items2dict needs mappings with `{key_name}` and `{value_name}`")));
+            return Err(wrong(format!(
+                "items2dict needs mappings with `{key_name}` and `{value_name}`"
+            )));
         };
-        let key = super::scalar::key_text(&key.value.data).ok_or_else(|| wrong("items2dict: a key is a list or mapping"))?;
+        let key =
+            super::scalar::key_text(&key.value.data).ok_or_else(|| wrong("items2dict: a key is a list or mapping"))?;
         out.insert(key, value);
     }
     Ok(engine(&Value::new(Data::Map(out), nowhere())))
@@ -181,7 +190,10 @@ fn flat(list: Vec<Value>, levels: i64, skip: bool, out: &mut Vec<Value>) {
 
 /// The value and the first argument, as lists.
 fn two(call: &Call<'_>) -> Result<(Vec<Value>, Vec<Value>), Error> {
-    let other = call.args().first().ok_or_else(|| wrong(format!("{} needs a second list", call.name)))?;
+    let other = call
+        .args()
+        .first()
+        .ok_or_else(|| wrong(format!("{} needs a second list", call.name)))?;
     Ok((list(call.native()?, call.name)?, list(native(other)?, call.name)?))
 }
 
@@ -214,7 +226,11 @@ pub(crate) fn extract(call: &Call<'_>) -> Outcome {
             (Some(name), minijinja::value::ValueKind::Map) => container.get_item(&Jinja::from(name))?,
             _ => container.get_item(key)?,
         };
-        let found = if found.is_undefined() { container.get_item(key)? } else { found };
+        let found = if found.is_undefined() {
+            container.get_item(key)?
+        } else {
+            found
+        };
         if found.is_undefined() {
             return Err(Error::new(
                 minijinja::ErrorKind::UndefinedError,
@@ -278,7 +294,10 @@ pub(crate) fn product(call: &Call<'_>) -> Outcome {
             })
             .collect();
     }
-    Ok(seq(rows.into_iter().map(|row| Value::new(Data::List(row), nowhere())).collect()))
+    Ok(seq(rows
+        .into_iter()
+        .map(|row| Value::new(Data::List(row), nowhere()))
+        .collect()))
 }
 
 pub(crate) fn combinations(call: &Call<'_>) -> Outcome {
@@ -291,7 +310,13 @@ pub(crate) fn combinations(call: &Call<'_>) -> Outcome {
     Ok(seq(rows))
 }
 
-fn choose(items: &[Value], size: usize, from: usize, chosen: &mut Vec<Value>, rows: &mut Vec<Value>) -> Result<(), Error> {
+fn choose(
+    items: &[Value],
+    size: usize,
+    from: usize,
+    chosen: &mut Vec<Value>,
+    rows: &mut Vec<Value>,
+) -> Result<(), Error> {
     if chosen.len() == size {
         if rows.len() >= MAX_PRODUCT {
             return Err(wrong(format!("combinations: more than {MAX_PRODUCT}")));
@@ -336,21 +361,31 @@ pub(crate) fn subelements(call: &Call<'_>) -> Outcome {
                 }
             }
             None if skip => {}
-            _ => return Err(wrong(format!("subelements: `{}` is not a list in every item", keys.join(".")))),
+            _ => {
+                return Err(wrong(format!(
+                    "subelements: `{}` is not a list in every item",
+                    keys.join(".")
+                )));
+            }
         }
     }
     Ok(seq(rows))
 }
 
 pub(crate) fn to_json(call: &Call<'_>) -> Outcome {
-    let indent = call.arg_int(usize::MAX, "indent")?.and_then(|indent| usize::try_from(indent).ok());
+    let indent = call
+        .arg_int(usize::MAX, "indent")?
+        .and_then(|indent| usize::try_from(indent).ok());
     let sort = call.arg_flag(usize::MAX, "sort_keys")?.unwrap_or(false);
     let ascii = call.arg_flag(usize::MAX, "ensure_ascii")?.unwrap_or(true);
     Ok(Jinja::from(encode::json(&call.native()?, indent, sort, ascii)))
 }
 
 pub(crate) fn to_nice_json(call: &Call<'_>) -> Outcome {
-    let indent = call.arg_int(0, "indent")?.and_then(|indent| usize::try_from(indent).ok()).unwrap_or(4);
+    let indent = call
+        .arg_int(0, "indent")?
+        .and_then(|indent| usize::try_from(indent).ok())
+        .unwrap_or(4);
     let sort = call.arg_flag(usize::MAX, "sort_keys")?.unwrap_or(true);
     let ascii = call.arg_flag(usize::MAX, "ensure_ascii")?.unwrap_or(true);
     Ok(Jinja::from(encode::json(&call.native()?, Some(indent), sort, ascii)))
@@ -371,11 +406,19 @@ pub(crate) fn to_nice_yaml(call: &Call<'_>) -> Outcome {
 }
 
 fn yaml_text(call: &Call<'_>, nice: bool, indent: usize) -> Outcome {
-    let indent = call.arg_int(0, "indent")?.and_then(|indent| usize::try_from(indent).ok()).unwrap_or(indent);
+    let indent = call
+        .arg_int(0, "indent")?
+        .and_then(|indent| usize::try_from(indent).ok())
+        .unwrap_or(indent);
     let sort = call.arg_flag(usize::MAX, "sort_keys")?.unwrap_or(true);
     let flow = call.arg_flag(usize::MAX, "default_flow_style")?;
     let nice = flow.map_or(nice, |flow| !flow);
-    Ok(Jinja::from(encode::yaml(&call.native()?, nice, indent.clamp(2, 9), sort)))
+    Ok(Jinja::from(encode::yaml(
+        &call.native()?,
+        nice,
+        indent.clamp(2, 9),
+        sort,
+    )))
 }
 
 pub(crate) fn from_yaml(call: &Call<'_>) -> Outcome {

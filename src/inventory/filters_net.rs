@@ -54,7 +54,13 @@ impl Net {
     }
 
     fn last(&self) -> u128 {
-        self.network() | (!self.mask() & if self.width == 32 { u128::from(u32::MAX) } else { u128::MAX })
+        self.network()
+            | (!self.mask()
+                & if self.width == 32 {
+                    u128::from(u32::MAX)
+                } else {
+                    u128::MAX
+                })
     }
 
     fn size(&self) -> u128 {
@@ -74,14 +80,20 @@ impl Net {
 
     fn nth(&self, index: i64) -> Option<u128> {
         let at = u128::from(index.unsigned_abs());
-        let bits = if index >= 0 { self.network().checked_add(at)? } else { self.last().checked_add(1)?.checked_sub(at)? };
+        let bits = if index >= 0 {
+            self.network().checked_add(at)?
+        } else {
+            self.last().checked_add(1)?.checked_sub(at)?
+        };
         (self.network()..=self.last()).contains(&bits).then_some(bits)
     }
 
     fn private(&self) -> bool {
         match self.show(self.bits).parse::<IpAddr>() {
             Ok(IpAddr::V4(address)) => address.is_private() || address.is_loopback() || address.is_link_local(),
-            Ok(IpAddr::V6(address)) => address.is_unique_local() || address.is_loopback() || address.is_unicast_link_local(),
+            Ok(IpAddr::V6(address)) => {
+                address.is_unique_local() || address.is_loopback() || address.is_unicast_link_local()
+            }
             Err(_) => false,
         }
     }
@@ -109,7 +121,13 @@ fn query(net: Net, source: &str, query: &str) -> Result<Option<Data>, String> {
         "hostmask" | "wildcard" if net.width == 32 => text(net.show(!net.mask() & u128::from(u32::MAX))),
         "network" | "network_id" => text(net.show(net.network())),
         "subnet" | "network/prefix" => text(net.with_prefix(net.network())),
-        "net" => if net.bits == net.network() && net.written { text(net.with_prefix(net.network())) } else { Ok(None) },
+        "net" => {
+            if net.bits == net.network() && net.written {
+                text(net.with_prefix(net.network()))
+            } else {
+                Ok(None)
+            }
+        }
         "broadcast" if net.width == 32 && net.prefix < 31 => text(net.show(net.last())),
         "first_usable" if net.size() > 2 => text(net.show(net.network() + 1)),
         "last_usable" if net.size() > 2 => text(net.show(net.last() - 1)),
@@ -117,13 +135,40 @@ fn query(net: Net, source: &str, query: &str) -> Result<Option<Data>, String> {
         "size" => number(net.size()),
         "int" => number(net.bits),
         "version" => number(if net.width == 32 { 4 } else { 6 }),
-        "ipv4" => if net.width == 32 { text(source.trim().to_owned()) } else { Ok(None) },
-        "ipv6" => if net.width == 128 { text(source.trim().to_owned()) } else { Ok(None) },
-        "private" => if net.private() { text(source.trim().to_owned()) } else { Ok(None) },
-        "public" => if net.private() { Ok(None) } else { text(source.trim().to_owned()) },
+        "ipv4" => {
+            if net.width == 32 {
+                text(source.trim().to_owned())
+            } else {
+                Ok(None)
+            }
+        }
+        "ipv6" => {
+            if net.width == 128 {
+                text(source.trim().to_owned())
+            } else {
+                Ok(None)
+            }
+        }
+        "private" => {
+            if net.private() {
+                text(source.trim().to_owned())
+            } else {
+                Ok(None)
+            }
+        }
+        "public" => {
+            if net.private() {
+                Ok(None)
+            } else {
+                text(source.trim().to_owned())
+            }
+        }
         "revdns" if net.width == 32 => {
             let bytes = u32::try_from(net.bits).unwrap_or(0).to_be_bytes();
-            text(format!("{}.{}.{}.{}.in-addr.arpa.", bytes[3], bytes[2], bytes[1], bytes[0]))
+            text(format!(
+                "{}.{}.{}.{}.in-addr.arpa.",
+                bytes[3], bytes[2], bytes[1], bytes[0]
+            ))
         }
         other => {
             if let Ok(index) = other.parse::<i64>() {
@@ -135,7 +180,11 @@ fn query(net: Net, source: &str, query: &str) -> Result<Option<Data>, String> {
             match Net::parse(other) {
                 Some(outer) => {
                     let inside = outer.width == net.width && (outer.network()..=outer.last()).contains(&net.bits);
-                    if inside { text(source.trim().to_owned()) } else { Ok(None) }
+                    if inside {
+                        text(source.trim().to_owned())
+                    } else {
+                        Ok(None)
+                    }
                 }
                 None => Err(format!("the query `{other}` is unknown")),
             }
@@ -192,15 +241,26 @@ fn net(call: &Call<'_>) -> Result<Net, minijinja::Error> {
 
 pub(crate) fn ipmath(call: &Call<'_>) -> Outcome {
     let net = net(call)?;
-    let amount = call.arg_int(0, "amount")?.ok_or_else(|| wrong("ipmath needs an amount"))?;
-    let moved = net.bits.checked_add_signed(amount.into()).filter(|bits| net.width == 128 || *bits <= u128::from(u32::MAX));
-    moved.map(|bits| Jinja::from(net.show(bits))).ok_or_else(|| wrong("ipmath: there is no such address"))
+    let amount = call
+        .arg_int(0, "amount")?
+        .ok_or_else(|| wrong("ipmath needs an amount"))?;
+    let moved = net
+        .bits
+        .checked_add_signed(amount.into())
+        .filter(|bits| net.width == 128 || *bits <= u128::from(u32::MAX));
+    moved
+        .map(|bits| Jinja::from(net.show(bits)))
+        .ok_or_else(|| wrong("ipmath: there is no such address"))
 }
 
 pub(crate) fn nthhost(call: &Call<'_>) -> Outcome {
     let net = net(call)?;
-    let index = call.arg_int(0, "query")?.ok_or_else(|| wrong("nthhost needs a number"))?;
-    Ok(net.nth(index).map_or_else(|| Jinja::from(false), |bits| Jinja::from(net.show(bits))))
+    let index = call
+        .arg_int(0, "query")?
+        .ok_or_else(|| wrong("nthhost needs a number"))?;
+    Ok(net
+        .nth(index)
+        .map_or_else(|| Jinja::from(false), |bits| Jinja::from(net.show(bits))))
 }
 
 /// `ipsubnet(prefix)`: how many there are or, of an address, its network; `ipsubnet(prefix, index)`: one of them.
@@ -209,7 +269,9 @@ pub(crate) fn ipsubnet(call: &Call<'_>) -> Outcome {
     let Some(prefix) = call.arg_text(0, "query")?.filter(|prefix| !prefix.is_empty()) else {
         return Ok(Jinja::from(net.with_prefix(net.network())));
     };
-    let prefix: u32 = prefix.parse().map_err(|_| wrong("ipsubnet: the prefix is not a number"))?;
+    let prefix: u32 = prefix
+        .parse()
+        .map_err(|_| wrong("ipsubnet: the prefix is not a number"))?;
     if prefix > net.width {
         return Err(wrong("ipsubnet: the prefix is too long"));
     }
@@ -222,7 +284,11 @@ pub(crate) fn ipsubnet(call: &Call<'_>) -> Outcome {
         return Ok(Jinja::from(count.to_string()));
     };
     let count = 1u128.checked_shl(prefix - net.prefix).unwrap_or(u128::MAX);
-    let at = if index >= 0 { Some(u128::from(index.unsigned_abs())) } else { count.checked_sub(index.unsigned_abs().into()) };
+    let at = if index >= 0 {
+        Some(u128::from(index.unsigned_abs()))
+    } else {
+        count.checked_sub(index.unsigned_abs().into())
+    };
     match at.filter(|at| *at < count) {
         Some(at) => Ok(Jinja::from(inner.with_prefix(net.network() + at * inner.size()))),
         None => Ok(Jinja::from(false)),

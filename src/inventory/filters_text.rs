@@ -18,16 +18,23 @@ fn regex(pattern: &str, ignore_case: bool, multiline: bool, dotall: bool) -> Res
             .unicode(unicode)
             .build()
     };
-    build(true).or_else(|first| build(false).map_err(|_| first)).map_err(|error| {
-        let told = error.to_string();
-        let last = told.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        let hint = if last.contains("look-around") || last.contains("backreference") {
-            " (look-around and backreferences are not supported)"
-        } else {
-            ""
-        };
-        wrong(format!("the regular expression does not parse: {last}{hint}"))
-    })
+    build(true)
+        .or_else(|first| build(false).map_err(|_| first))
+        .map_err(|error| {
+            let told = error.to_string();
+            let last = told
+                .lines()
+                .last()
+                .unwrap_or_default()
+                .trim_start_matches("error: ")
+                .to_owned();
+            let hint = if last.contains("look-around") || last.contains("backreference") {
+                " (look-around and backreferences are not supported)"
+            } else {
+                ""
+            };
+            wrong(format!("the regular expression does not parse: {last}{hint}"))
+        })
 }
 
 fn flags(call: &Call<'_>) -> Result<(bool, bool), Error> {
@@ -84,12 +91,16 @@ pub(crate) fn regex_replace(call: &Call<'_>) -> Outcome {
     let pattern = call.arg_text(0, "pattern")?.unwrap_or_default();
     let template = call.arg_text(1, "replacement")?.unwrap_or_default();
     let (ignore_case, multiline) = flags(call)?;
-    let count = call.arg_int(usize::MAX, "count")?.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
-    let replaced = regex(&pattern, ignore_case, multiline, false)?.replacen(&source, count, |captures: &Captures<'_>| {
-        let mut out = String::new();
-        replacement(captures, &template, &mut out);
-        out
-    });
+    let count = call
+        .arg_int(usize::MAX, "count")?
+        .and_then(|count| usize::try_from(count).ok())
+        .unwrap_or(0);
+    let replaced =
+        regex(&pattern, ignore_case, multiline, false)?.replacen(&source, count, |captures: &Captures<'_>| {
+            let mut out = String::new();
+            replacement(captures, &template, &mut out);
+            out
+        });
     Ok(Jinja::from(replaced.into_owned()))
 }
 
@@ -109,7 +120,10 @@ pub(crate) fn regex_search(call: &Call<'_>) -> Outcome {
     for group in groups {
         let name = display(group)?;
         let name = name.trim_start_matches('\\');
-        let name = name.strip_prefix("g<").and_then(|name| name.strip_suffix('>')).unwrap_or(name);
+        let name = name
+            .strip_prefix("g<")
+            .and_then(|name| name.strip_suffix('>'))
+            .unwrap_or(name);
         let found = match name.parse::<usize>() {
             Ok(index) => captures.get(index),
             Err(_) => captures.name(name),
@@ -162,13 +176,21 @@ pub(crate) fn version(a: &str, b: &str, args: Rest<ValueOrKwargs>) -> Result<boo
     let (positional, kwargs) = from_args::<(&[Jinja], Kwargs)>(&args)?;
     let operator = match positional.first() {
         Some(operator) => display(operator)?,
-        None => kwargs.get::<Option<String>>("operator")?.unwrap_or_else(|| "eq".to_owned()),
+        None => kwargs
+            .get::<Option<String>>("operator")?
+            .unwrap_or_else(|| "eq".to_owned()),
     };
     let parts = |text: &str| -> Vec<(Option<u64>, String)> {
         let mut out: Vec<String> = Vec::new();
         let mut kind = None;
         for c in text.chars() {
-            let now = if c.is_ascii_digit() { Some(true) } else if c.is_alphabetic() { Some(false) } else { None };
+            let now = if c.is_ascii_digit() {
+                Some(true)
+            } else if c.is_alphabetic() {
+                Some(false)
+            } else {
+                None
+            };
             match (now, kind == now) {
                 (None, _) => {}
                 (Some(_), true) => out.last_mut().into_iter().for_each(|last| last.push(c)),
@@ -231,7 +253,9 @@ pub(crate) fn splitext(call: &Call<'_>) -> Outcome {
     let path = call.text()?;
     let start = path.rfind('/').map_or(0, |at| at + 1);
     let leading = path[start..].len() - path[start..].trim_start_matches('.').len();
-    let at = path[start + leading..].rfind('.').map_or(path.len(), |at| start + leading + at);
+    let at = path[start + leading..]
+        .rfind('.')
+        .map_or(path.len(), |at| start + leading + at);
     Ok(Jinja::from(vec![path[..at].to_owned(), path[at..].to_owned()]))
 }
 
@@ -289,20 +313,41 @@ pub(crate) fn normpath(call: &Call<'_>) -> Outcome {
 }
 
 pub(crate) fn relpath(call: &Call<'_>) -> Outcome {
-    let here = current().map(|(run, _)| run.session.core.working_dir.display().to_string()).unwrap_or_default();
-    let full = |path: &str| normal(&if path.starts_with('/') { path.to_owned() } else { format!("{here}/{path}") });
+    let here = current()
+        .map(|(run, _)| run.session.core.working_dir.display().to_string())
+        .unwrap_or_default();
+    let full = |path: &str| {
+        normal(&if path.starts_with('/') {
+            path.to_owned()
+        } else {
+            format!("{here}/{path}")
+        })
+    };
     let path = full(&call.text()?);
     let start = full(&call.arg_text(0, "start")?.unwrap_or_else(|| here.clone()));
-    let split = |path: &str| path.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+    let split = |path: &str| {
+        path.split('/')
+            .filter(|part| !part.is_empty())
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
     let (path, start) = (split(&path), split(&start));
     let common = path.iter().zip(&start).take_while(|(a, b)| a == b).count();
     let up = std::iter::repeat_n("..".to_owned(), start.len() - common);
     let parts: Vec<String> = up.chain(path[common..].iter().cloned()).collect();
-    Ok(Jinja::from(if parts.is_empty() { ".".to_owned() } else { parts.join("/") }))
+    Ok(Jinja::from(if parts.is_empty() {
+        ".".to_owned()
+    } else {
+        parts.join("/")
+    }))
 }
 
 pub(crate) fn quote(call: &Call<'_>) -> Outcome {
-    let text = if call.value.is_none() { String::new() } else { call.text()? };
+    let text = if call.value.is_none() {
+        String::new()
+    } else {
+        call.text()?
+    };
     let safe = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
     Ok(Jinja::from(if !text.is_empty() && text.chars().all(safe) {
         text
@@ -328,7 +373,9 @@ const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x361E_6D51_FAEC_444A_9079_3
 
 pub(crate) fn to_uuid(call: &Call<'_>) -> Outcome {
     let space = match call.arg_text(0, "namespace")? {
-        Some(space) => space.parse().map_err(|_| wrong("to_uuid: the namespace is not a UUID"))?,
+        Some(space) => space
+            .parse()
+            .map_err(|_| wrong("to_uuid: the namespace is not a UUID"))?,
         None => NAMESPACE,
     };
     let mut bytes = space.as_bytes().to_vec();
@@ -345,13 +392,23 @@ const UNITS: &str = "BKMGTPEZY";
 pub(crate) fn human_to_bytes(call: &Call<'_>) -> Outcome {
     let text = call.text()?;
     let trimmed = text.trim();
-    let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
-    let number: f64 = trimmed[..end].parse().map_err(|_| wrong("human_to_bytes: this is not a size"))?;
+    let end = trimmed
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(trimmed.len());
+    let number: f64 = trimmed[..end]
+        .parse()
+        .map_err(|_| wrong("human_to_bytes: this is not a size"))?;
     let unit = trimmed[end..].trim().to_uppercase();
-    let unit = if unit.is_empty() { call.arg_text(0, "default_unit")?.unwrap_or_default().to_uppercase() } else { unit };
+    let unit = if unit.is_empty() {
+        call.arg_text(0, "default_unit")?.unwrap_or_default().to_uppercase()
+    } else {
+        unit
+    };
     let power = match unit.chars().next() {
         None => 0,
-        Some(c) => UNITS.find(c).ok_or_else(|| wrong(format!("human_to_bytes: the unit `{unit}` is unknown")))?,
+        Some(c) => UNITS
+            .find(c)
+            .ok_or_else(|| wrong(format!("human_to_bytes: the unit `{unit}` is unknown")))?,
     };
     let factor = 1024f64.powi(i32::try_from(power).unwrap_or(0));
     Ok(Jinja::from((number * factor).round() as i64))
@@ -362,13 +419,20 @@ pub(crate) fn human_readable(call: &Call<'_>) -> Outcome {
     let number: f64 = match native(&call.value)?.data {
         Data::Int(value) => value as f64,
         Data::Float(value) => value,
-        Data::Str(text) => text.trim().parse().map_err(|_| wrong("human_readable: this is not a number"))?,
+        Data::Str(text) => text
+            .trim()
+            .parse()
+            .map_err(|_| wrong("human_readable: this is not a number"))?,
         _ => return Err(wrong("human_readable: this is not a number")),
     };
     let base = if bits { "bits" } else { "Bytes" };
     let power = (1..9).rev().find(|power| number >= 1024f64.powi(*power)).unwrap_or(0);
     let scaled = number / 1024f64.powi(power);
-    let suffix = match usize::try_from(power).ok().and_then(|power| UNITS.chars().nth(power)).filter(|_| power > 0) {
+    let suffix = match usize::try_from(power)
+        .ok()
+        .and_then(|power| UNITS.chars().nth(power))
+        .filter(|_| power > 0)
+    {
         Some(unit) => format!("{unit}{}", if bits { 'b' } else { 'B' }),
         None => base.to_owned(),
     };
@@ -376,12 +440,20 @@ pub(crate) fn human_readable(call: &Call<'_>) -> Outcome {
 }
 
 pub(crate) fn center(call: &Call<'_>) -> Outcome {
-    let width = call.arg_int(0, "width")?.and_then(|width| usize::try_from(width).ok()).unwrap_or(80).min(10_000);
+    let width = call
+        .arg_int(0, "width")?
+        .and_then(|width| usize::try_from(width).ok())
+        .unwrap_or(80)
+        .min(10_000);
     let text = call.text()?;
     let missing = width.saturating_sub(text.chars().count());
     // Python puts the odd blank to the left when both are odd.
     let left = missing / 2 + (missing & width & 1);
-    Ok(Jinja::from(format!("{}{text}{}", " ".repeat(left), " ".repeat(missing - left))))
+    Ok(Jinja::from(format!(
+        "{}{text}{}",
+        " ".repeat(left),
+        " ".repeat(missing - left)
+    )))
 }
 
 pub(crate) fn wordcount(call: &Call<'_>) -> Outcome {
@@ -397,7 +469,10 @@ pub(crate) fn comment(call: &Call<'_>) -> Outcome {
         Some(other) => return Err(wrong(format!("comment: the style `{other}` is not supported"))),
     };
     let text = call.text()?;
-    let lines: Vec<String> = text.lines().map(|line| format!("{mark} {line}").trim_end().to_owned()).collect();
+    let lines: Vec<String> = text
+        .lines()
+        .map(|line| format!("{mark} {line}").trim_end().to_owned())
+        .collect();
     Ok(Jinja::from(format!("{mark}\n{}\n{mark}", lines.join("\n"))))
 }
 

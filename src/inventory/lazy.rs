@@ -70,7 +70,11 @@ impl Context {
             "inventory_hostname" => host.map(|host| Jinja::from(&*host.name)),
             "inventory_hostname_short" => host.map(|host| {
                 let address = host.name.parse::<std::net::IpAddr>().is_ok();
-                let short = if address { Some(&*host.name) } else { host.name.split('.').next() };
+                let short = if address {
+                    Some(&*host.name)
+                } else {
+                    host.name.split('.').next()
+                };
                 Jinja::from(short.unwrap_or(&host.name))
             }),
             "group_names" => host.map(|_| Jinja::from(core.group_names(self.scope.host))),
@@ -160,7 +164,13 @@ pub(crate) struct Lazy {
 }
 
 /// A list or mapping for templates.
-pub(crate) fn container(run: &Arc<Run>, scope: &Arc<HostScope>, value: &Arc<Value>, label: &str, resolved: bool) -> Jinja {
+pub(crate) fn container(
+    run: &Arc<Run>,
+    scope: &Arc<HostScope>,
+    value: &Arc<Value>,
+    label: &str,
+    resolved: bool,
+) -> Jinja {
     Jinja::from_object(Lazy {
         run: Arc::clone(run),
         scope: Arc::clone(scope),
@@ -199,11 +209,6 @@ impl Lazy {
         self.run.resolve(&self.scope, &self.value, &self.label)
     }
 
-    /// What it is called in messages.
-    pub fn label(&self) -> &str {
-        &self.label
-    }
-
     fn item(&self, value: &Value, label: String) -> Jinja {
         let value = Arc::new(value.clone());
         if self.resolved {
@@ -236,11 +241,13 @@ impl Object for Lazy {
                     // Keys are text here; Ansible has `d[1]` for the key 1.
                     None => super::text::key(key)?,
                 };
-                map.get(&name).map(|entry| self.item(&entry.value, format!("{}.{name}", self.label)))
+                map.get(&name)
+                    .map(|entry| self.item(&entry.value, format!("{}.{name}", self.label)))
             }
             Data::List(list) => {
                 let index = key.as_usize()?;
-                list.get(index).map(|value| self.item(value, format!("{}[{index}]", self.label)))
+                list.get(index)
+                    .map(|value| self.item(value, format!("{}[{index}]", self.label)))
             }
             _ => None,
         };
@@ -261,5 +268,8 @@ impl Object for Lazy {
 
 /// A list of texts.
 pub(crate) fn texts<'t>(texts: impl Iterator<Item = &'t str>, place: &Place) -> Value {
-    Value::new(Data::List(texts.map(|text| Value::text(text, place.clone())).collect()), place.clone())
+    Value::new(
+        Data::List(texts.map(|text| Value::text(text, place.clone())).collect()),
+        place.clone(),
+    )
 }

@@ -47,8 +47,18 @@ pub(crate) fn host(core: &Core, host: usize, masked: bool) -> Json {
     let vars = core.vars_of(host);
     let mut vars: Vec<_> = vars.iter().filter(|(name, _)| !INTERNAL.contains(&&***name)).collect();
     vars.sort_by(|a, b| a.0.cmp(b.0));
-    let json = |value: &super::Value| if masked { value.to_json_masked() } else { value.to_json() };
-    Json::Object(vars.into_iter().map(|(name, value)| (name.to_string(), json(value))).collect())
+    let json = |value: &super::Value| {
+        if masked {
+            value.to_json_masked()
+        } else {
+            value.to_json()
+        }
+    };
+    Json::Object(
+        vars.into_iter()
+            .map(|(name, value)| (name.to_string(), json(value)))
+            .collect(),
+    )
 }
 
 /// All groups and the variables of all hosts.
@@ -64,14 +74,20 @@ pub(crate) fn all(core: &Core, masked: bool) -> Json {
         }
     }
     let mut out = Map::new();
-    out.insert("_meta".to_owned(), json!({"hostvars": hostvars, "profile": "inventory_legacy"}));
+    out.insert(
+        "_meta".to_owned(),
+        json!({"hostvars": hostvars, "profile": "inventory_legacy"}),
+    );
     let mut groups: Vec<usize> = (0..graph.groups.len()).collect();
     groups.sort_by(|a, b| graph.groups[*a].name.cmp(&graph.groups[*b].name));
     for index in groups {
         let group = &graph.groups[index];
         let mut shown = Map::new();
         if !group.children.is_empty() {
-            let children = group.children.iter().map(|child| Json::from(&*graph.groups[*child].name));
+            let children = group
+                .children
+                .iter()
+                .map(|child| Json::from(&*graph.groups[*child].name));
             shown.insert("children".to_owned(), children.collect());
         }
         if index != ALL && !group.hosts.is_empty() {

@@ -44,14 +44,22 @@ pub(crate) fn is_omit(value: &Jinja) -> bool {
 
 /// Whether a name is a function that every template has.
 pub(crate) fn is_global(name: &str) -> bool {
-    NAMES.contains(&name) || matches!(name, "namespace" | "debug" | "cycler" | "joiner" | "loop" | "self" | "super")
+    NAMES.contains(&name)
+        || matches!(
+            name,
+            "namespace" | "debug" | "cycler" | "joiner" | "loop" | "self" | "super"
+        )
 }
 
 /// Adds the functions.
 pub(crate) fn add(env: &mut Environment<'static>) {
-    env.add_function("lookup", |state: &State, name: String, args: Rest<ValueOrKwargs>| lookup(state, &name, args, false));
+    env.add_function("lookup", |state: &State, name: String, args: Rest<ValueOrKwargs>| {
+        lookup(state, &name, args, false)
+    });
     for alias in ["query", "q"] {
-        env.add_function(alias, |state: &State, name: String, args: Rest<ValueOrKwargs>| lookup(state, &name, args, true));
+        env.add_function(alias, |state: &State, name: String, args: Rest<ValueOrKwargs>| {
+            lookup(state, &name, args, true)
+        });
     }
     env.add_function("dict", dict);
 }
@@ -109,18 +117,35 @@ fn lookup(state: &State, name: &str, args: Rest<ValueOrKwargs>, list: bool) -> R
         "vars" => vars(&flat, &kwargs),
         "file" => file(&flat, &kwargs),
         "first_found" => first_found(&flat, &kwargs),
-        "dict" => flat.iter().map(dict_items).collect::<Result<Vec<_>, _>>().map(|lists| lists.concat()),
+        "dict" => flat
+            .iter()
+            .map(dict_items)
+            .collect::<Result<Vec<_>, _>>()
+            .map(|lists| lists.concat()),
         "items" | "list" => Ok(flat),
         "pipe" | "password" => Err(Error::new(
             ErrorKind::EvalBlock,
-            format!("{REFUSED}the lookup `{short}` is not supported, because it {}", if short == "pipe" { "runs a command" } else { "makes a file" }),
+            format!(
+                "{REFUSED}the lookup `{short}` is not supported, because it {}",
+                if short == "pipe" {
+                    "runs a command"
+                } else {
+                    "makes a file"
+                }
+            ),
         )),
-        _ => Err(wrong(format!("the lookup `{name}` is unknown: there are env, vars, file, first_found, dict"))),
+        _ => Err(wrong(format!(
+            "the lookup `{name}` is unknown: there are env, vars, file, first_found, dict"
+        ))),
     };
     let found = match found {
         Ok(found) => found,
         Err(error) if lenient && error.kind() != ErrorKind::EvalBlock => {
-            return Ok(if list { Jinja::from(Vec::<Jinja>::new()) } else { Jinja::from(()) });
+            return Ok(if list {
+                Jinja::from(Vec::<Jinja>::new())
+            } else {
+                Jinja::from(())
+            });
         }
         Err(error) => return Err(error),
     };
@@ -139,7 +164,9 @@ fn lookup(state: &State, name: &str, args: Rest<ValueOrKwargs>, list: bool) -> R
 }
 
 fn text(value: &Jinja) -> Result<&str, Error> {
-    value.as_str().ok_or_else(|| wrong(format!("a lookup takes text, not a {}", value.kind())))
+    value
+        .as_str()
+        .ok_or_else(|| wrong(format!("a lookup takes text, not a {}", value.kind())))
 }
 
 fn env(terms: &[Jinja], kwargs: &Kwargs) -> Result<Vec<Jinja>, Error> {
@@ -193,13 +220,19 @@ fn file(terms: &[Jinja], kwargs: &Kwargs) -> Result<Vec<Jinja>, Error> {
         .iter()
         .map(|term| {
             let name = text(term)?;
-            let path = candidates(&core.working_dir, name).into_iter().find(|path| path.is_file());
+            let path = candidates(&core.working_dir, name)
+                .into_iter()
+                .find(|path| path.is_file());
             let path = path.ok_or_else(|| wrong(format!("the file {name} does not exist")))?;
-            let bytes = std::fs::read(&path).map_err(|error| wrong(format!("the file {name} cannot be read: {error}")))?;
+            let bytes =
+                std::fs::read(&path).map_err(|error| wrong(format!("the file {name} cannot be read: {error}")))?;
             let mut content = String::from_utf8(bytes).map_err(|_| wrong(format!("the file {name} is not UTF-8")))?;
             if Vault::is_encrypted(&content) {
                 run.touch_secret();
-                let plain = core.vault.decrypt(&content, &Place::whole(name)).map_err(|fault| wrong(fault.message))?;
+                let plain = core
+                    .vault
+                    .decrypt(&content, &Place::whole(name))
+                    .map_err(|fault| wrong(fault.message))?;
                 content = plain.as_str().to_owned();
             }
             let mut content = content.as_str();

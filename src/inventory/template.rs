@@ -11,6 +11,7 @@
 //! template made of a secret is secret.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, value::Value as Jinja};
@@ -100,6 +101,8 @@ struct Frame {
     deeper: Vec<(String, Box<Diagnostic>)>,
     /// The first fault below.
     fault: Option<Box<Diagnostic>>,
+    /// A value that was used, and turned out to be undefined further down.
+    raised: Option<Box<Diagnostic>>,
 }
 
 /// One evaluation from the outside, with all that it leads to.
@@ -107,6 +110,8 @@ struct Frame {
 pub(crate) struct Run {
     pub session: Arc<Session>,
     frames: Mutex<Vec<Frame>>,
+    /// Templates that failed, by host and text: asked for again, they are not tried again.
+    failed: Mutex<HashMap<(usize, Arc<str>), Failure>>,
 }
 
 thread_local! {
@@ -133,6 +138,7 @@ impl Run {
         Arc::new(Self {
             session: Arc::clone(session),
             frames: Mutex::default(),
+            failed: Mutex::default(),
         })
     }
 
@@ -160,7 +166,12 @@ impl Run {
     }
 
     /// Resolves a raw value all the way down. `None` stands for `omit`.
-    pub fn resolve(self: &Arc<Self>, scope: &Arc<HostScope>, raw: &Value, label: &str) -> Result<Option<Value>, Failure> {
+    pub fn resolve(
+        self: &Arc<Self>,
+        scope: &Arc<HostScope>,
+        raw: &Value,
+        label: &str,
+    ) -> Result<Option<Value>, Failure> {
         let with = |data: Data| {
             Ok(Some(Value {
                 data,
@@ -248,7 +259,7 @@ impl Run {
         let Some(value) = Context::new(self, scope).magic(name) else {
             return Ok(None);
         };
-        self.take(scope, &value, &place, name).map_err(|error| self.failure(&error, scope))
+        text::take(self, &value, &place, 0).map_err(|error| self.failure(&error, scope))
     }
 
     /// Evaluates a template. `None` stands for `omit`.
@@ -271,6 +282,11 @@ impl Run {
             }
             return Ok(Some(value));
         }
+        let failed = || self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let key: (usize, Arc<str>) = (scope.host, source.into());
+        if let Some(failure) = failed().get(&key) {
+            return Err(failure.clone());
+        }
         self.enter(scope, source, raw, label)?;
         CURRENT.with_borrow_mut(|stack| stack.push((Arc::clone(self), Arc::clone(scope))));
         let entered = Entered;
@@ -278,27 +294,38 @@ impl Run {
         drop(entered);
         let outcome = outcome.map_err(|error| self.failure(&error, scope));
         let frame = self.frames().pop();
-        let value = outcome?;
+        let value = match outcome {
+            Ok(value) => value,
+            Err(failure) => {
+                failed().insert(key, failure.clone());
+                return Err(failure);
+            }
+        };
         let Some(mut value) = value else { return Ok(None) };
         if raw.secret || frame.is_some_and(|frame| frame.secret) {
             value.make_secret();
         }
         let value = Arc::new(value);
-        results().insert(source.into(), Arc::clone(&value));
+        results().insert(key.1, Arc::clone(&value));
         Ok(Some(value))
     }
 
     fn enter(&self, scope: &Arc<HostScope>, source: &str, raw: &Value, label: &str) -> Result<(), Failure> {
         let mut frames = self.frames();
-        let again = frames.iter().position(|frame| frame.host == scope.host && *frame.source == *source);
+        let again = frames
+            .iter()
+            .position(|frame| frame.host == scope.host && *frame.source == *source);
         if let Some(first) = again {
             let labels: Vec<&str> = frames[first..].iter().map(|frame| frame.label.as_str()).collect();
             let first_label = labels.first().copied().unwrap_or_default();
             let chain = format!("{} > {first_label}", labels.join(" > "));
-            let mut fault = Diagnostic::error("inventory/template-loop", format!("`{label}` needs its own value: {chain}"))
-                .at(raw.place.clone())
-                .rule("a variable cannot be made of itself")
-                .help("give one of these variables a value of its own");
+            let mut fault = Diagnostic::error(
+                "inventory/template-loop",
+                format!("`{label}` needs its own value: {chain}"),
+            )
+            .at(raw.place.clone())
+            .rule("a variable cannot be made of itself")
+            .help("give one of these variables a value of its own");
             for frame in &frames[first..] {
                 fault = fault.note(frame.place.clone(), format!("`{}` is made here", frame.label));
             }
@@ -328,6 +355,7 @@ impl Run {
             handled: 0,
             deeper: Vec::new(),
             fault: None,
+            raised: None,
         });
         Ok(())
     }
@@ -354,6 +382,8 @@ impl Run {
                 frame.last = None;
                 frame.misses.clear();
                 frame.handled = 0;
+                frame.deeper.clear();
+                frame.raised = None;
             });
             let again = engine.chained.get_template(&name)?.render(context());
             let sound = self.top(|frame| frame.handled >= frame.misses.len()).unwrap_or(false);
@@ -365,10 +395,12 @@ impl Run {
         if output.len() > MAX_TEXT {
             return Err(minijinja::Error::new(ErrorKind::OutOfFuel, "the text is too long"));
         }
-        let (emitted, last) = self.top(|frame| (frame.emitted, frame.last.take())).unwrap_or((0, None));
+        let (emitted, last) = self
+            .top(|frame| (frame.emitted, frame.last.take()))
+            .unwrap_or((0, None));
         let mut value = match last {
             _ if emitted == 0 && output.is_empty() => Some(Value::new(Data::Null, raw.place.clone())),
-            Some((value, text)) if emitted == 1 && text == output => self.take(scope, &value, &raw.place, "")?,
+            Some((value, text)) if emitted == 1 && text == output => text::take(self, &value, &raw.place, 0)?,
             _ => {
                 self.top(|frame| frame.secret |= frame.printed_secret);
                 Some(Value::text(output, raw.place.clone()))
@@ -385,24 +417,14 @@ impl Run {
         Ok(value)
     }
 
-    /// Takes a value out of the engine. `None` stands for `omit`.
-    pub fn take(
-        self: &Arc<Self>,
-        scope: &Arc<HostScope>,
-        value: &Jinja,
-        place: &Place,
-        label: &str,
-    ) -> Result<Option<Value>, minijinja::Error> {
-        let _ = (scope, label);
-        text::take(self, value, place, 0)
-    }
-
     /// What a fault of a nested evaluation becomes when a value of the engine needs it.
-    pub fn nested_error(&self, failure: Failure, label: &str) -> minijinja::Error {
+    pub fn nested_error(&self, failure: Failure) -> minijinja::Error {
         match failure {
             Failure::Undefined(fault) => {
                 let told = fault.message.clone();
-                self.top(|frame| frame.deeper.push((label.to_owned(), fault)));
+                self.top(|frame| {
+                    frame.raised.get_or_insert(fault);
+                });
                 minijinja::Error::new(ErrorKind::UndefinedError, told)
             }
             Failure::Fault(fault) => {
@@ -418,19 +440,23 @@ impl Run {
     /// The failure that an error of the engine stands for, with the chain of templates.
     fn failure(&self, error: &minijinja::Error, scope: &Arc<HostScope>) -> Failure {
         let mut frames = self.frames();
-        let depth = frames.len();
         let Some(frame) = frames.last_mut() else {
             let fault = Diagnostic::error("inventory/template", error.to_string());
             return Failure::Fault(Box::new(fault));
         };
         if let Some(fault) = frame.fault.take() {
-            return Failure::Fault(Box::new(needed_by(*fault, frame, depth)));
+            return Failure::Fault(Box::new(needed_by(*fault, frame)));
+        }
+        if let (ErrorKind::UndefinedError, Some(fault)) = (error.kind(), frame.raised.take()) {
+            return Failure::Undefined(Box::new(needed_by(*fault, frame)));
         }
         let secret = frame.secret;
         let place = frame.place.clone();
         let detail = error.detail().unwrap_or_default().to_owned();
         let at_line = |fault: Diagnostic| match error.line() {
-            Some(line) if frame.source.trim_end().contains('\n') => fault.note(None, format!("in line {line} of the template")),
+            Some(line) if frame.source.trim_end().contains('\n') => {
+                fault.note(None, format!("in line {line} of the template"))
+            }
             _ => fault,
         };
         match error.kind() {
@@ -443,12 +469,14 @@ impl Run {
                     .iter()
                     .rposition(|(name, _)| {
                         expression.as_deref().is_none_or(|expression| {
-                            expression == name || expression.starts_with(&format!("{name}.")) || name.starts_with(expression)
+                            expression == name
+                                || expression.starts_with(&format!("{name}."))
+                                || name.starts_with(expression)
                         })
                     })
                     .map(|at| frame.deeper.swap_remove(at).1);
                 if let Some(fault) = deeper {
-                    return Failure::Undefined(Box::new(needed_by(*fault, frame, depth)));
+                    return Failure::Undefined(Box::new(needed_by(*fault, frame)));
                 }
                 let named = expression.clone().unwrap_or_else(|| "a value".to_owned());
                 let mut fault = Diagnostic::error("inventory/undefined-variable", format!("`{named}` is not defined"))
@@ -460,10 +488,16 @@ impl Run {
                 fault = at_line(fault);
                 let root = named.split(['.', '[', '(']).next().unwrap_or(&named).to_owned();
                 let known = scope.vars.keys().map(|name| &**name).chain(lazy::MAGIC);
-                let near = if scope.vars.contains_key(&*root) { None } else { nearest(&root, known) };
+                let near = if scope.vars.contains_key(&*root) {
+                    None
+                } else {
+                    nearest(&root, known)
+                };
                 fault = match near {
                     Some(near) => fault.help(format!("did you mean `{near}`?")),
-                    None => fault.help(format!("define it, or give it a default: {{{{ {named} | default(..) }}}}")),
+                    None => fault.help(format!(
+                        "define it, or give it a default: {{{{ {named} | default(..) }}}}"
+                    )),
                 };
                 Failure::Undefined(Box::new(fault))
             }
@@ -474,10 +508,13 @@ impl Run {
                     .help("if the braces are meant as text, mark the value !unsafe, or write {{ '{{' }}"),
             ))),
             ErrorKind::OutOfFuel => Failure::Fault(Box::new(
-                Diagnostic::error("inventory/template-bound", "the template takes too many steps or gives too long a text")
-                    .at(place)
-                    .rule("the work of a template is bounded")
-                    .help("make the loop shorter"),
+                Diagnostic::error(
+                    "inventory/template-bound",
+                    "the template takes too many steps or gives too long a text",
+                )
+                .at(place)
+                .rule("the work of a template is bounded")
+                .help("make the loop shorter"),
             )),
             ErrorKind::UnknownFilter | ErrorKind::UnknownTest | ErrorKind::UnknownFunction => {
                 let name = detail.split_whitespace().nth(1).unwrap_or_default();
@@ -516,10 +553,8 @@ impl Run {
     }
 
     fn with_chain(&self, mut fault: Diagnostic) -> Diagnostic {
-        let frames = self.frames();
-        let depth = frames.len();
-        for frame in frames.iter().rev().take(1) {
-            fault = needed_by(fault, frame, depth);
+        if let Some(frame) = self.frames().last() {
+            fault = needed_by(fault, frame);
         }
         fault
     }
@@ -533,8 +568,7 @@ impl Run {
     }
 }
 
-fn needed_by(fault: Diagnostic, frame: &Frame, depth: usize) -> Diagnostic {
-    let _ = depth;
+fn needed_by(fault: Diagnostic, frame: &Frame) -> Diagnostic {
     if frame.label.is_empty() {
         fault.note(frame.place.clone(), "needed here")
     } else {

@@ -20,7 +20,7 @@ pub(crate) fn take(run: &Arc<Run>, value: &Jinja, place: &Place, depth: usize) -
         return Err(Error::new(ErrorKind::InvalidOperation, "the value nests too deep"));
     }
     if let Some(lazy) = value.downcast_object_ref::<Lazy>() {
-        let resolved = lazy.resolve().map_err(|failure| run.nested_error(failure, lazy.label()))?;
+        let resolved = lazy.resolve().map_err(|failure| run.nested_error(failure))?;
         return Ok(resolved.map(|mut value| {
             if depth == 0 {
                 value.place = place.clone();
@@ -49,7 +49,8 @@ pub(crate) fn take(run: &Arc<Run>, value: &Jinja, place: &Place, depth: usize) -
             let mut map = IndexMap::new();
             for key in value.try_iter()?.checked() {
                 let key = key?;
-                let name = self::key(&key).ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "a list or mapping cannot be a key"))?;
+                let name = self::key(&key)
+                    .ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "a list or mapping cannot be a key"))?;
                 let inner = value.get_item(&key)?;
                 if let Some(value) = take(run, &inner, place, depth + 1)? {
                     let key_place = place.clone();
@@ -60,7 +61,9 @@ pub(crate) fn take(run: &Arc<Run>, value: &Jinja, place: &Place, depth: usize) -
         }
         ValueKind::Invalid => {
             // Using it gives the error that it stands for.
-            value.try_iter().and_then(|iter| iter.checked().collect::<Result<Vec<_>, _>>())?;
+            value
+                .try_iter()
+                .and_then(|iter| iter.checked().collect::<Result<Vec<_>, _>>())?;
             return Err(Error::new(ErrorKind::InvalidOperation, value.to_string()));
         }
         _ => {
@@ -154,7 +157,11 @@ pub(crate) fn repr(value: &Value, out: &mut String) {
 }
 
 fn repr_text(text: &str, out: &mut String) {
-    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
+    let quote = if text.contains('\'') && !text.contains('"') {
+        '"'
+    } else {
+        '\''
+    };
     out.push(quote);
     for c in text.chars() {
         match c {

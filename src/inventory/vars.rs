@@ -97,10 +97,13 @@ pub(crate) fn read_beside(
         let shown = join(shown, kind);
         if !path.is_dir() {
             loader.warnings.push(
-                Diagnostic::warning("inventory/vars-not-a-directory", format!("{shown} is not a directory: ignored"))
-                    .at(Place::whole(shown.as_str()))
-                    .rule(format!("{kind} is a directory with one file or directory a name"))
-                    .help(format!("make it a directory, for example {shown}/all.yml")),
+                Diagnostic::warning(
+                    "inventory/vars-not-a-directory",
+                    format!("{shown} is not a directory: ignored"),
+                )
+                .at(Place::whole(shown.as_str()))
+                .rule(format!("{kind} is a directory with one file or directory a name"))
+                .help(format!("make it a directory, for example {shown}/all.yml")),
             );
             continue;
         }
@@ -139,7 +142,9 @@ pub(crate) fn read_beside(
                     loader.warnings.push(
                         Diagnostic::warning("inventory/vars-shadowed", format!("{shown}/{candidate} is not read"))
                             .at(Place::whole(join(&shown, candidate)))
-                            .rule(format!("of the files for one name the first is read, and {shown}/{first} exists"))
+                            .rule(format!(
+                                "of the files for one name the first is read, and {shown}/{first} exists"
+                            ))
                             .help("merge the two, or put both into a directory of that name"),
                     );
                 } else {
@@ -184,20 +189,29 @@ fn strays(
     if entities.len() > 2_000 {
         return;
     }
-    let mut strays: Vec<&String> = names.difference(used).filter(|name| !name.starts_with('.') && !name.ends_with('~')).collect();
+    let mut strays: Vec<&String> = names
+        .difference(used)
+        .filter(|name| !name.starts_with('.') && !name.ends_with('~'))
+        .collect();
     strays.sort_unstable();
     for stray in strays {
-        let stem = stray.trim_end_matches(".yml").trim_end_matches(".yaml").trim_end_matches(".json");
+        let stem = stray
+            .trim_end_matches(".yml")
+            .trim_end_matches(".yaml")
+            .trim_end_matches(".json");
         if entities.iter().any(|(_, name)| *name == stem) {
             continue;
         }
         if let Some(near) = nearest(stem, entities.iter().map(|(_, name)| *name)) {
             let what = if kind == "group_vars" { "group" } else { "host" };
             loader.warnings.push(
-                Diagnostic::warning("inventory/vars-for-nobody", format!("there is no {what} `{stem}`: {shown}/{stray} is not read"))
-                    .at(Place::whole(join(shown, stray)))
-                    .rule(format!("a file in {kind} is read for the {what} of its name"))
-                    .help(format!("did you mean `{near}`?")),
+                Diagnostic::warning(
+                    "inventory/vars-for-nobody",
+                    format!("there is no {what} `{stem}`: {shown}/{stray} is not read"),
+                )
+                .at(Place::whole(join(shown, stray)))
+                .rule(format!("a file in {kind} is read for the {what} of its name"))
+                .help(format!("did you mean `{near}`?")),
             );
         }
     }
@@ -240,11 +254,12 @@ fn read_file(path: &Path, shown: &str, loader: &mut Loader<'_>) -> Result<Vars, 
             .map(|(key, entry)| (key.as_str().into(), Arc::new(entry.value)))
             .collect()),
         Data::Null => Ok(Vars::new()),
-        _ => Err(
-            Diagnostic::error("inventory/vars-structure", format!("{shown} holds a {}, not variables", value.type_name()))
-                .at(value.place.clone())
-                .rule("a file of variables is a mapping of names to values")
-                .help("write `name: value`"),
-        ),
+        _ => Err(Diagnostic::error(
+            "inventory/vars-structure",
+            format!("{shown} holds a {}, not variables", value.type_name()),
+        )
+        .at(value.place.clone())
+        .rule("a file of variables is a mapping of names to values")
+        .help("write `name: value`")),
     }
 }
