@@ -68,7 +68,13 @@ const ONLY_THERE: &[(&str, &[&str], &str)] = &[
     ),
     (
         r"\bfs::write\(|\bFile::create\(",
-        &["cli/demo.rs", "cli/embedded.rs", "cli/simulator.rs", "guest/openssh.rs", "simulator/"],
+        &[
+            "cli/demo.rs",
+            "cli/embedded.rs",
+            "cli/simulator.rs",
+            "guest/openssh.rs",
+            "simulator/",
+        ],
         "a crash in the middle leaves half a file: state::store writes beside it and renames",
     ),
     (

@@ -166,7 +166,7 @@ impl StateError {
             StateErrorKind::Corrupt(_) => says("state/corrupt-record")
                 .rule("vmwright changes a VM only while it can prove whose it is")
                 .help("restore the file from a backup; do not delete it unread, it is the only proof of ownership")
-                .help(format!("if it is lost: find out in Proxmox whether the VM is still needed; without its record this vmwright does not touch it"))
+                .help("if it is lost: find out in Proxmox whether the VM is still needed; without its record this vmwright does not touch it")
                 .exit(Exit::Refused),
             StateErrorKind::FutureVersion(_) => says("state/future-version")
                 .help("use the vmwright that wrote it, or a newer one")
