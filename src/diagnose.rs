@@ -206,6 +206,15 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// `one thing`, `2 things`.
+pub fn count(number: usize, thing: &str) -> String {
+    if number == 1 {
+        format!("1 {thing}")
+    } else {
+        format!("{number} {thing}s")
+    }
+}
+
 /// The name among `known` that `given` was probably meant to be: at most two edits away, or a third of its length.
 pub fn nearest<'k>(given: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let limit = (given.chars().count() / 3).clamp(1, 2);

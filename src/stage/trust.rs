@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::diagnose::{Diagnostic, Exit};
+use crate::diagnose::{Diagnostic, Exit, count};
 use crate::engine::event::{Change, StageName};
 use crate::engine::failure::{Failure, Retry};
 use crate::engine::host::HostRun;
@@ -181,7 +181,7 @@ impl Stage for Trust {
         if !right {
             let to = format!(
                 "{} in {}",
-                crate::ui::count(keys.len(), "host key"),
+                count(keys.len(), "host key"),
                 run.shared.known_hosts.display()
             );
             return Ok(Seen::Absent(vec![Change::new(names.join(", "), to)]));
@@ -205,7 +205,7 @@ impl Stage for Trust {
     fn tell(&self, trusted: &Trusted) -> String {
         format!(
             "{}, {}",
-            crate::ui::count(trusted.host_keys.len(), "host key"),
+            count(trusted.host_keys.len(), "host key"),
             trusted.source.words()
         )
     }

@@ -11,6 +11,8 @@ pub mod table;
 
 use std::time::Duration;
 
+pub use crate::diagnose::count;
+
 /// A duration for people: `0.4 s`, `12.3 s`, `3 min 05 s`.
 pub fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
@@ -18,15 +20,6 @@ pub fn duration(duration: Duration) -> String {
         format!("{:.1} s", duration.as_secs_f64())
     } else {
         format!("{} min {:02} s", seconds / 60, seconds % 60)
-    }
-}
-
-/// `one thing`, `2 things`.
-pub fn count(number: usize, thing: &str) -> String {
-    if number == 1 {
-        format!("1 {thing}")
-    } else {
-        format!("{number} {thing}s")
     }
 }
 

@@ -8,7 +8,7 @@
 
 mod diff;
 
-use crate::diagnose::Diagnostic;
+use crate::diagnose::{Diagnostic, count};
 use crate::engine::event::StageName;
 use crate::engine::failure::{Failure, Retry};
 use crate::engine::host::HostRun;
@@ -172,7 +172,7 @@ fn changed(error: crate::proxmox::error::ApiError) -> Failure {
 fn tell(config: &VmConfig) -> String {
     let mut parts = Vec::new();
     let cores = config.cores().unwrap_or(1) * config.sockets().unwrap_or(1);
-    parts.push(crate::ui::count(cores as usize, "core"));
+    parts.push(count(cores as usize, "core"));
     if let Some(memory) = config.memory_mib() {
         parts.push(format!("{memory} MiB"));
     }
