@@ -208,6 +208,7 @@ impl Inventory {
         if let Err(fault) = graph.settle() {
             faults.push(fault);
         }
+        loader.warnings.extend(graph.namesakes());
         let mut layers = Layers::default();
         let mut read: HashMap<PathBuf, Arc<Beside>> = HashMap::new();
         let mut beside = |dir: &Path, shown: &str, loader: &mut Loader<'_>, faults: &mut Vec<Diagnostic>| {

@@ -260,7 +260,8 @@ impl<'t> Composer<'t> {
         };
         let data = match tag {
             None if plain && self.json => json_scalar(text),
-            None if plain => {
+            // The tag `!` alone says nothing, by libyaml.
+            None | Some("!") if plain => {
                 let data = scalar::resolve(text).ok_or_else(|| bad("a value that YAML can read"))?;
                 if let Data::Int(value) = data
                     && scalar::is_sexagesimal(text)
