@@ -1,1 +1,15 @@
-//! (skeleton)
+//! The engine: runs a stage, tells what happens, runs many hosts at once.
+//!
+//! It knows the doors and the record, but no particular stage. It never prints: readers of [`event::Event`] do.
+
+pub mod cluster;
+pub mod event;
+pub mod failure;
+pub mod fleet;
+pub mod host;
+pub mod limits;
+pub mod pace;
+pub mod stage;
+mod task;
+#[cfg(test)]
+pub(crate) mod testing;

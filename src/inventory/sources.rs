@@ -184,12 +184,13 @@ pub(crate) fn entries(path: &Path) -> std::io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// What Ansible skips in a directory of sources (`INVENTORY_IGNORE_EXTS` and the fixed names).
+/// What Ansible skips in a directory of sources (`INVENTORY_IGNORE_EXTS` and the fixed names), and vmwright's own settings.
 fn ignored(name: &str) -> bool {
     const ENDINGS: [&str; 12] = [
         ".pyc", ".pyo", ".swp", ".bak", "~", ".rpm", ".md", ".txt", ".rst", ".orig", ".cfg", ".retry",
     ];
     name.starts_with('.')
+        || name == "vmwright.yaml"
         || matches!(name, "host_vars" | "group_vars" | "vars_plugins")
         || ENDINGS.iter().any(|ending| name.ends_with(ending))
 }

@@ -2,14 +2,61 @@
 //!
 //! [`Machine`] is the only thing that stages know of the inventory. Every default and every rule lives in this module and
 //! is checked offline, before anything is touched; a rule that is broken becomes a diagnostic with file, line, key and
-//! rule. Nothing here talks to the world.
+//! rule. Nothing here talks to the world; the one thing that is looked at is whether a CA file can be read.
+//!
+//! ```text
+//! Variables --build()--> Machine + warnings        all problems of a host at once
+//!                   \--> [Diagnostic]               file:line:column, key, rule, help
+//! [Machine] --check_run()--> [Diagnostic]           what only shows when hosts are seen together: duplicates
+//! ```
+//!
+//! * [`schema`] is the one table of variables: names, defaults, rules. Unknown keys, suggestions and the reference in
+//!   `docs/inventory-reference.md` come from it.
+//! * [`variables`] is the narrow view of an inventory that this module needs.
+//! * `reader` turns values into typed values, and remembers what went wrong and where each value stood.
+//! * The other files hold the rules, one subject a file.
 
+mod addresses;
+mod boot_order;
+mod build;
+mod cluster;
+mod connection;
+mod disks;
+mod guest;
+mod hardware;
+mod host_variables;
+mod mac;
+mod name_servers;
+mod names;
+mod nics;
+mod reader;
+mod reference;
+mod run;
+pub mod schema;
+mod shell_words;
+mod size;
+mod subnet;
+mod trust;
+mod variable_names;
+pub mod variables;
+
+#[cfg(test)]
+pub(crate) mod testing;
+
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::diagnose::Place;
 use crate::proxmox::ids::{Mac, NodeName, StorageName, VmId};
 use crate::secret::Secret;
+
+pub use build::{Built, build};
+pub use host_variables::{HostVariables, SecretsSeen};
+pub use reference::reference_markdown;
+pub use run::check_run;
+pub use variables::Variables;
 
 /// One VM as the inventory wants it.
 #[derive(Clone, Debug)]
@@ -44,6 +91,52 @@ pub struct Machine {
     pub waits: Waits,
     /// `vms_protected`: the VM may not be stopped, restarted or removed.
     pub protected: bool,
+    /// Where each value of the inventory stood that this came from: for the errors of later stages.
+    pub origins: Origins,
+}
+
+impl Machine {
+    /// Every secret in it, for the redactor.
+    pub fn secrets(&self) -> Vec<Secret> {
+        let mut secrets = vec![match &self.cluster.auth {
+            Auth::Token { secret, .. } => secret.clone(),
+            Auth::Password { password, .. } => password.clone(),
+        }];
+        secrets.extend(self.guest.password_hash.clone());
+        match &self.dns {
+            Dns::None => {}
+            Dns::Pihole { password, .. } => secrets.push(password.clone()),
+        }
+        secrets
+    }
+
+    /// The primary address: the first static address of the first interface, if it has one.
+    pub fn address(&self) -> Option<IpAddr> {
+        Some(self.network.interfaces.first()?.addresses.first()?.address)
+    }
+}
+
+/// Where the values of a machine stand: key path (`vms_config.disk_os.size`) to place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origins(BTreeMap<String, Place>);
+
+impl Origins {
+    /// The place of a value; of the mapping around it where the value itself was not declared.
+    pub fn place(&self, path: &str) -> Option<Place> {
+        let mut path = path;
+        loop {
+            if let Some(place) = self.0.get(path) {
+                return Some(place.clone());
+            }
+            path = path.rsplit_once('.')?.0;
+        }
+    }
+}
+
+impl FromIterator<(String, Place)> for Origins {
+    fn from_iter<I: IntoIterator<Item = (String, Place)>>(places: I) -> Self {
+        Self(places.into_iter().collect())
+    }
 }
 
 /// A Proxmox cluster and an identity in it.
@@ -127,6 +220,8 @@ pub struct Hardware {
     pub pool: Option<String>,
     /// `vms_config.storage`: where the clone's disks go; `None` is the template's storage.
     pub storage: Option<StorageName>,
+    /// `vms_config.cloudinit_storage`: where the cloud-init drive goes; `None` is where the clone puts it.
+    pub cloudinit_storage: Option<StorageName>,
     /// The format of cloned disks (`vms_config.disk_os.format`); `None` leaves it to Proxmox.
     pub format: Option<String>,
     /// `vms_config.boot_order`: device keys in order; `None` keeps the template's, with the boot disk first.
@@ -306,6 +401,8 @@ pub struct SshTarget {
 pub struct Snippets {
     /// `vms_snippets_storage`, `local` by default.
     pub storage: StorageName,
+    /// `vms_keep_snippets`: the documents and `cicustom` stay after finalize.
+    pub keep: bool,
     /// `vms_snippets_path`: the storage's snippet folder as mounted on this control node; `None` goes over SSH.
     pub local_path: Option<PathBuf>,
     /// How to log in to the destination node: the inventory's host of the node's name; `None` asks the cluster for the

@@ -1,1 +1,3 @@
-//! (skeleton)
+//! The workflows, one page each. They read aloud; stages do the work.
+
+pub mod provision;

@@ -1,0 +1,237 @@
+//! The arguments, as clap reads them. What they mean is in the file of each verb.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::settings::{Forks, Limit, LogFormat, OutputFormat, Overrides, duration};
+
+/// Turns inventory lines into running, verified virtual machines on Proxmox VE.
+#[derive(Debug, Parser)]
+#[command(name = "vmwright", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(
+    after_help = "Exit codes: 0 done, 1 a host failed, 2 bad usage or inventory (nothing was touched), 3 locked, \
+                        4 refused (ownership, ambiguity, confirmation), 130 interrupted."
+)]
+pub struct Cli {
+    /// The verb.
+    #[command(subcommand)]
+    pub verb: Verb,
+    /// Settings of the tool that every verb takes.
+    #[command(flatten)]
+    pub global: Global,
+}
+
+/// Settings of the tool that every verb takes.
+#[derive(Clone, Debug, Args)]
+pub struct Global {
+    /// Log more to standard error: -v what is done, -vv every call
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    pub verbose: u8,
+    /// How log lines are written: text or json
+    #[arg(long, value_name = "FORMAT", global = true)]
+    pub log_format: Option<LogFormat>,
+    /// The settings file to read instead of vmwright.yaml beside the inventory
+    #[arg(long, value_name = "FILE", global = true)]
+    pub config: Option<PathBuf>,
+    /// Where locks, records and journals are kept
+    #[arg(long, value_name = "DIR", global = true)]
+    pub state_dir: Option<PathBuf>,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Create and finalize the VMs of the inventory, or go on where an earlier run stopped
+    Provision(Provision),
+    /// Show how far each host has come, who holds its lock, and what is unfinished
+    Status(Status),
+    /// Print the inventory as JSON, as ansible-inventory does
+    Inventory(Inventory),
+    /// Print the cloud-init documents of a host, secrets masked
+    Render(Render),
+    /// Free a lock whose holder cannot be proven dead
+    Unlock(Unlock),
+    /// Provision three hosts on the embedded cluster, and run again to show that nothing changes
+    Demo(Demo),
+    /// Run the embedded cluster on its own, for tests and benchmarks
+    Simulator(Simulator),
+    /// Print the completions for a shell
+    Completions(Completions),
+}
+
+/// Where hosts and variables come from.
+#[derive(Clone, Debug, Args)]
+pub struct Sources {
+    /// An inventory: a file, a directory, a script, or a list of hosts with a comma in it; may be given several times
+    #[arg(short, long = "inventory", value_name = "SOURCE", required = true)]
+    pub inventory: Vec<String>,
+    /// A variable that beats all others, as key=value; may be given several times
+    #[arg(short, long = "extra-vars", value_name = "KEY=VALUE")]
+    pub extra_vars: Vec<String>,
+    /// A file with the password of encrypted inventory files; may be given several times
+    #[arg(long, value_name = "FILE")]
+    pub vault_password_file: Vec<PathBuf>,
+}
+
+/// Arguments of `provision`.
+#[derive(Clone, Debug, Args)]
+pub struct Provision {
+    /// Where hosts and variables come from.
+    #[command(flatten)]
+    pub sources: Sources,
+    /// Only these hosts: names, groups and patterns as Ansible's --limit takes them
+    #[arg(short, long, value_name = "PATTERN")]
+    pub limit: Option<String>,
+    /// Tell what would be done, and write nothing
+    #[arg(long)]
+    pub plan: bool,
+    /// How many hosts at once [default: 8]
+    #[arg(short, long, value_name = "N")]
+    pub forks: Option<Forks>,
+    /// How many clones at once on one storage: a number or unlimited [default: 2]
+    #[arg(long, value_name = "N")]
+    pub clone_limit_per_storage: Option<Limit>,
+    /// How many migrations at once on one node: a number or unlimited [default: 1]
+    #[arg(long, value_name = "N")]
+    pub migrate_limit_per_node: Option<Limit>,
+    /// Begin no further host once one has failed
+    #[arg(long)]
+    pub fail_fast: bool,
+    /// Wait for a locked VM this long, such as 5m
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub wait_lock: Option<Duration>,
+    /// What standard output gets: human (the recap) or json (every event as a line)
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<OutputFormat>,
+    /// The known_hosts file that the guests' host keys are written to
+    #[arg(long, value_name = "FILE")]
+    pub known_hosts: Option<PathBuf>,
+    /// A directory with cloud-init templates to use instead of the built-in ones
+    #[arg(long, value_name = "DIR")]
+    pub templates_dir: Option<PathBuf>,
+}
+
+/// Arguments of `status`.
+#[derive(Clone, Debug, Args)]
+pub struct Status {
+    /// Where hosts and variables come from.
+    #[command(flatten)]
+    pub sources: Sources,
+    /// Only these hosts
+    #[arg(short, long, value_name = "PATTERN")]
+    pub limit: Option<String>,
+    /// What standard output gets: human (a table) or json
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<OutputFormat>,
+    /// Do not ask the cluster: show what the records and locks say
+    #[arg(long)]
+    pub offline: bool,
+}
+
+/// Arguments of `inventory`.
+#[derive(Clone, Debug, Args)]
+#[command(group(clap::ArgGroup::new("what").required(true)))]
+pub struct Inventory {
+    /// Where hosts and variables come from.
+    #[command(flatten)]
+    pub sources: Sources,
+    /// All groups, hosts and variables
+    #[arg(long, group = "what")]
+    pub list: bool,
+    /// The variables of one host
+    #[arg(long, value_name = "HOST", group = "what")]
+    pub host: Option<String>,
+}
+
+/// Arguments of `render`.
+#[derive(Clone, Debug, Args)]
+pub struct Render {
+    /// The host
+    pub host: String,
+    /// Where hosts and variables come from.
+    #[command(flatten)]
+    pub sources: Sources,
+    /// A directory with cloud-init templates to use instead of the built-in ones
+    #[arg(long, value_name = "DIR")]
+    pub templates_dir: Option<PathBuf>,
+}
+
+/// Arguments of `unlock`.
+#[derive(Clone, Debug, Args)]
+pub struct Unlock {
+    /// The host
+    pub host: String,
+    /// Where hosts and variables come from.
+    #[command(flatten)]
+    pub sources: Sources,
+    /// The VM's name (vms_name), to confirm that no run works on it any more
+    #[arg(long, value_name = "NAME")]
+    pub confirm: Option<String>,
+}
+
+/// Arguments of `demo`.
+#[derive(Clone, Debug, Args)]
+pub struct Demo {
+    /// Keep the demo's inventory, cluster and state in this directory instead of a temporary one
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Scale the cluster's durations: 1 is as real, 0 is at once
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    pub speed: f64,
+}
+
+/// Arguments of `simulator`.
+#[derive(Clone, Debug, Args)]
+pub struct Simulator {
+    /// The directory that keeps the cluster's world
+    #[arg(long, value_name = "DIR")]
+    pub world: PathBuf,
+    /// A description of the cluster, in YAML
+    #[arg(long, value_name = "FILE")]
+    pub cluster: Option<PathBuf>,
+    /// Where the Proxmox API listens
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    pub listen: std::net::SocketAddr,
+    /// Scale the cluster's durations: 1 is as real, 0 is at once
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    pub speed: f64,
+    /// The port of every guest's and node's sshd
+    #[arg(long, value_name = "PORT", default_value_t = 2222)]
+    pub ssh_port: u16,
+    /// A file with public keys that log in to the nodes as root; may be given several times
+    #[arg(long, value_name = "FILE")]
+    pub node_key: Vec<PathBuf>,
+}
+
+/// Arguments of `completions`.
+#[derive(Clone, Debug, Args)]
+pub struct Completions {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+impl Global {
+    /// What the command line says about settings.
+    pub fn overrides(&self) -> Overrides {
+        Overrides {
+            config: self.config.clone(),
+            state_dir: self.state_dir.clone(),
+            log_format: self.log_format,
+            ..Overrides::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,197 @@
+//! `status`: how far each host has come, who holds its lock, and what is unfinished. It only reads.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::args::{Global, Status};
+use super::{Problems, prepare, say};
+use crate::diagnose::{Diagnostic, Exit};
+use crate::engine::failure::Failure;
+use crate::machine::Machine;
+use crate::proxmox::client::Client;
+use crate::proxmox::error::Kind;
+use crate::proxmox::https::HttpsTransport;
+use crate::settings::{OutputFormat, Overrides, duration};
+use crate::state::{Phase, StateDir, VmKey};
+use crate::ui::table::table;
+
+/// What is known of one host.
+#[derive(Debug, Serialize)]
+struct Row {
+    host: String,
+    name: String,
+    phase: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vmid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<String>,
+    power: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    locked_by: Option<String>,
+    unfinished: String,
+    record: String,
+}
+
+/// Prints the table.
+pub async fn run(global: &Global, args: &Status) -> Result<Exit, Problems> {
+    let overrides = Overrides {
+        output: args.output,
+        ..global.overrides()
+    };
+    let mut loaded = prepare::load(global, &args.sources, overrides)?;
+    let hosts = loaded.hosts(args.limit.as_deref())?;
+    let embedded = loaded.embedded(&hosts).await?;
+    let machines = loaded.machines(&hosts)?;
+    let redactor = loaded.secrets(&machines);
+    if let Some(first) = hosts.first() {
+        loaded.settle_state_dir(first)?;
+    }
+    loaded.tell_warnings(&redactor);
+    let state = StateDir::peek(&loaded.settings.state_dir.value).map_err(|error| vec![error.diagnostic()])?;
+    let mut clients: BTreeMap<String, Client> = BTreeMap::new();
+    let (mut rows, mut problems) = (Vec::new(), Vec::new());
+    for machine in &machines {
+        let (mut row, phase) = recorded(&state, machine)?;
+        if !args.offline
+            && let Some(phase) = phase
+        {
+            match power(&mut clients, machine, &phase).await {
+                Ok(Some((node, power))) => {
+                    row.node = Some(node);
+                    row.power = power;
+                }
+                Ok(None) => {
+                    "gone".clone_into(&mut row.power);
+                    "the VM on record is not in the cluster".clone_into(&mut row.unfinished);
+                }
+                Err(problem) => {
+                    "unknown".clone_into(&mut row.power);
+                    if !problems.contains(&problem) {
+                        problems.push(problem);
+                    }
+                }
+            }
+        }
+        rows.push(row);
+    }
+    if let Some(embedded) = embedded {
+        embedded.stop().await;
+    }
+    say::diagnostics(&problems, &redactor);
+    match loaded.settings.output.value {
+        OutputFormat::Human => say::data(&human(&rows)),
+        OutputFormat::Json => {
+            for row in &rows {
+                let line = serde_json::to_string(row).unwrap_or_default();
+                say::data(&format!("{line}\n"));
+            }
+        }
+    }
+    Ok(if problems.is_empty() {
+        Exit::Done
+    } else {
+        Exit::HostFailed
+    })
+}
+
+/// What record and lock say.
+fn recorded(state: &StateDir, machine: &Machine) -> Result<(Row, Option<Phase>), Problems> {
+    let key = VmKey::of(&machine.cluster.host, machine.cluster.port, &machine.name);
+    let record = state
+        .read_record(&key)
+        .map_err(|error| vec![error.diagnostic().host(&machine.host)])?;
+    let holder = state
+        .lock_holder(&key)
+        .map_err(|error| vec![error.diagnostic().host(&machine.host)])?;
+    let phase = record.map(|record| record.phase);
+    let row = Row {
+        host: machine.host.clone(),
+        name: machine.name.clone(),
+        phase: phase.as_ref().map_or("none", Phase::name),
+        vmid: phase.as_ref().map(|phase| phase.vmid().get()),
+        node: phase.as_ref().and_then(Phase::node).map(ToString::to_string),
+        power: "-".to_owned(),
+        locked_by: holder.map(|state| {
+            let who = state
+                .owner
+                .as_ref()
+                .map_or_else(|| "somebody unknown".to_owned(), ToString::to_string);
+            let age = state
+                .age
+                .map_or_else(String::new, |age| format!(", for {}", duration::show_seconds(age)));
+            format!("{who}{age}; {}", state.verdict.reason())
+        }),
+        unfinished: unfinished(phase.as_ref()).to_owned(),
+        record: state.record_path(&key).display().to_string(),
+    };
+    Ok((row, phase))
+}
+
+/// What is left to do, in words.
+fn unfinished(phase: Option<&Phase>) -> &'static str {
+    match phase {
+        None => "not provisioned by this state directory",
+        Some(Phase::Cloning { .. }) => "the clone was asked for; provision looks whether it is there",
+        Some(Phase::Created { .. }) => "hardware, start or cloud-init",
+        Some(Phase::Initialized { .. }) => "trust and finalize",
+        Some(Phase::Finalizing { .. }) => "finalize: the restart is not proven yet",
+        Some(Phase::Complete { .. }) => "nothing",
+        Some(Phase::Removing { .. }) => "the removal has begun",
+    }
+}
+
+/// The VM's node and power; `None` if it is not there.
+async fn power(
+    clients: &mut BTreeMap<String, Client>,
+    machine: &Machine,
+    phase: &Phase,
+) -> Result<Option<(String, String)>, Diagnostic> {
+    let explain = |error| *Failure::from(error).diagnostic;
+    let key = format!("{}:{}", machine.cluster.host, machine.cluster.port);
+    let client = match clients.get(&key) {
+        Some(client) => client.clone(),
+        None => {
+            let transport = HttpsTransport::new(&machine.cluster).map_err(explain)?;
+            let client = Client::new(std::sync::Arc::new(transport));
+            clients.insert(key, client.clone());
+            client
+        }
+    };
+    let listed = client.resources_vm().await.map_err(explain)?;
+    let Some(found) = listed.iter().find(|resource| resource.vmid == phase.vmid()) else {
+        return Ok(None);
+    };
+    match client.vm_status(&found.node, found.vmid).await {
+        Ok(status) => Ok(Some((
+            found.node.to_string(),
+            if status.running { "running" } else { "stopped" }.to_owned(),
+        ))),
+        Err(error) if error.kind() == Kind::Missing => Ok(None),
+        Err(error) => Err(explain(error)),
+    }
+}
+
+fn human(rows: &[Row]) -> String {
+    let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| {
+            vec![
+                row.host.clone(),
+                row.phase.to_owned(),
+                dash(row.vmid.map(|vmid| vmid.to_string())),
+                dash(row.node.clone()),
+                row.power.clone(),
+                row.unfinished.clone(),
+            ]
+        })
+        .collect();
+    let mut out = table(&["HOST", "PHASE", "VMID", "NODE", "POWER", "UNFINISHED"], &cells);
+    for row in rows {
+        if let Some(holder) = &row.locked_by {
+            out.push_str(&format!("{} is locked by {holder}\n", row.host));
+        }
+    }
+    out
+}

@@ -1,0 +1,514 @@
+//! One host of a run: the engine's one function, [`HostRun::stage`], and what stages need while they run.
+//!
+//! ```text
+//!            +-------------------- observe <------------------+
+//!            |          |             |          |            |
+//!          Done      Foreign       Pending    Absent          |
+//!            |          |             |          |            |
+//!       record it    refuse      wait a bit --+  act ---------+
+//!            v          v                     +---> (again)
+//!        evidence    the host stops
+//! ```
+//!
+//! A failed `act` is followed by `observe` when it may be tried again; only the world says what happened.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::diagnose::{Diagnostic, Exit};
+use crate::dns::Provider;
+use crate::engine::cluster::{Cluster, Listing};
+use crate::engine::event::{Change, EventKind, Events, StageName, Told};
+use crate::engine::failure::{Failure, Retry, explain_ssh};
+use crate::engine::limits::{Limit, Limits};
+use crate::engine::pace::Pace;
+use crate::engine::stage::{Seen, Stage};
+use crate::guest::remote::{Command, HostKeys, Output, Remote, SshError};
+use crate::machine::{Machine, SshTarget};
+use crate::proxmox::client::Client;
+use crate::secret::Redactor;
+use crate::state::StateDir;
+use crate::state::lock::LockGuard;
+use crate::state::record::{Phase, Record, VmKey};
+
+/// Whether the run changes anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Observe and act.
+    Apply,
+    /// Observe only: tell what would be done.
+    Plan,
+}
+
+/// Why a host's workflow ended early.
+#[derive(Debug)]
+pub enum Halt {
+    /// A stage failed or refused.
+    Failed {
+        /// Which.
+        stage: StageName,
+        /// Why.
+        diagnostic: Box<Diagnostic>,
+    },
+    /// A plan can look no further.
+    Planned {
+        /// The stage that would act next.
+        stage: StageName,
+    },
+    /// The user asked to stop.
+    Interrupted {
+        /// The stage that was under way.
+        stage: StageName,
+    },
+}
+
+/// What all hosts of a run share.
+pub struct RunShared {
+    /// Where events go.
+    pub events: Events,
+    /// Apply or plan.
+    pub mode: Mode,
+    /// The first Ctrl-C: stop at the next safe point.
+    pub cancel: CancellationToken,
+    /// Clones per storage, migrations per node.
+    pub limits: Limits,
+    /// Masks secrets in texts from outside.
+    pub redactor: Redactor,
+    /// The state directory.
+    pub state: Arc<StateDir>,
+    /// SSH to nodes and guests.
+    pub remote: Arc<dyn Remote>,
+    /// The user's known_hosts file.
+    pub known_hosts: PathBuf,
+    /// Templates that replace the built-in ones.
+    pub templates_dir: Option<PathBuf>,
+    /// A private directory of this run, for the host keys learned at first contact.
+    pub scratch: PathBuf,
+    /// The command line to go on with, without `--limit`: `vmwright provision -i inventory`.
+    pub resume: String,
+}
+
+/// One host under way.
+pub struct HostRun {
+    /// The desired state.
+    pub machine: Arc<Machine>,
+    /// The VM's key in the state directory.
+    pub key: VmKey,
+    /// What the run shares.
+    pub shared: Arc<RunShared>,
+    /// What the run shares about this host's cluster.
+    pub cluster: Arc<Cluster>,
+    /// The DNS door.
+    pub dns: Arc<dyn Provider>,
+    pub(crate) begun: Instant,
+    locked: Mutex<Instant>,
+    pub(crate) guard: Mutex<Option<LockGuard>>,
+    pub(crate) record: Mutex<Option<Record>>,
+    pub(crate) changed: Mutex<Vec<StageName>>,
+}
+
+/// How long calls that were certainly not executed are repeated.
+const PATIENCE: Duration = Duration::from_secs(180);
+/// How often a stage may make the same changes. One that needs more is not converging.
+const MAX_ACTS: u32 = 12;
+
+impl HostRun {
+    /// A host at its beginning.
+    pub fn new(machine: Arc<Machine>, shared: Arc<RunShared>, cluster: Arc<Cluster>, dns: Arc<dyn Provider>) -> Self {
+        let key = VmKey::of(&machine.cluster.host, machine.cluster.port, &machine.name);
+        Self {
+            machine,
+            key,
+            shared,
+            cluster,
+            dns,
+            begun: Instant::now(),
+            locked: Mutex::new(Instant::now()),
+            guard: Mutex::new(None),
+            record: Mutex::new(None),
+            changed: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Runs one stage to its evidence.
+    pub async fn stage<S: Stage>(&self, stage: S) -> Result<S::Evidence, Halt> {
+        let started = Instant::now();
+        let failed = |failure: Failure| Halt::Failed {
+            stage: S::NAME,
+            diagnostic: failure.diagnostic,
+        };
+        self.check_cancel(S::NAME)?;
+        self.emit(EventKind::StageStarted { stage: S::NAME });
+        let mut acts: BTreeMap<String, u32> = BTreeMap::new();
+        let mut changed = false;
+        let mut waiting = Waiting::default();
+        // Since when looking fails, and since when changing fails: each has its own patience.
+        let (mut blind, mut stuck) = (None, None);
+        let mut permit = None;
+        loop {
+            let seen = match stage.observe(self).await {
+                Ok(seen) => {
+                    blind = None;
+                    seen
+                }
+                Err(failure) => {
+                    self.tried(S::NAME, failure, &mut blind).await?;
+                    continue;
+                }
+            };
+            match seen {
+                Seen::Done(evidence) => {
+                    if self.shared.mode == Mode::Apply
+                        && let Some(phase) = stage.settles(&evidence)
+                    {
+                        self.record_phase(phase).map_err(failed)?;
+                    }
+                    drop(permit);
+                    if changed {
+                        self.changed
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .push(S::NAME);
+                    }
+                    let detail = stage.tell(&evidence);
+                    let ms = millis(started.elapsed());
+                    self.emit(EventKind::StageDone {
+                        stage: S::NAME,
+                        changed,
+                        detail,
+                        ms,
+                    });
+                    return Ok(evidence);
+                }
+                Seen::Foreign(diagnostic) => {
+                    let exit = if diagnostic.exit == Exit::Usage {
+                        Exit::Refused
+                    } else {
+                        diagnostic.exit
+                    };
+                    return Err(Halt::Failed {
+                        stage: S::NAME,
+                        diagnostic: Box::new(diagnostic.exit(exit)),
+                    });
+                }
+                Seen::Pending(wait) if self.shared.mode == Mode::Plan => {
+                    let what = self.clean(&wait.what);
+                    self.emit(EventKind::Changing {
+                        stage: S::NAME,
+                        changes: vec![Change::new("wait", what)],
+                        planned: true,
+                    });
+                    return stage.assume(self).ok_or(Halt::Planned { stage: S::NAME });
+                }
+                Seen::Pending(wait) => {
+                    stuck = None;
+                    if waiting.told != wait.what {
+                        waiting.told.clone_from(&wait.what);
+                        self.emit(EventKind::Waiting {
+                            stage: S::NAME,
+                            what: self.clean(&wait.what),
+                        });
+                    }
+                    let elapsed = waiting.since(wait.budget).elapsed();
+                    if elapsed >= wait.budget {
+                        return Err(failed(Failure::new(*wait.late)));
+                    }
+                    self.pause(S::NAME, wait.pace.pause(elapsed)).await?;
+                }
+                Seen::Absent(changes) => {
+                    let planned = self.shared.mode == Mode::Plan;
+                    if planned {
+                        self.emit(EventKind::Changing {
+                            stage: S::NAME,
+                            changes,
+                            planned,
+                        });
+                        return stage.assume(self).ok_or(Halt::Planned { stage: S::NAME });
+                    }
+                    let same = acts.entry(words(&changes)).or_default();
+                    if *same == MAX_ACTS {
+                        return Err(failed(Failure::new(self.unsettled(S::NAME, &changes))));
+                    }
+                    self.check_cancel(S::NAME)?;
+                    if permit.is_none()
+                        && let Some(limit) = stage.limit(self)
+                    {
+                        let asked = Instant::now();
+                        permit = self.place(S::NAME, limit).await?;
+                        if asked.elapsed() >= Duration::from_secs(1) {
+                            // The world went on in the meantime: look again.
+                            continue;
+                        }
+                    }
+                    self.emit(EventKind::Changing {
+                        stage: S::NAME,
+                        changes,
+                        planned,
+                    });
+                    changed = true;
+                    match stage.act(self).await {
+                        Ok(()) => {
+                            *same += 1;
+                            waiting = Waiting::default();
+                            stuck = None;
+                        }
+                        Err(failure) => self.tried(S::NAME, failure, &mut stuck).await?,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for a place under a limit.
+    async fn place(&self, stage: StageName, limit: Limit) -> Result<Option<OwnedSemaphorePermit>, Halt> {
+        let what = format!("a free place ({limit})");
+        let permit = self.shared.limits.acquire(limit);
+        tokio::pin!(permit);
+        if let std::task::Poll::Ready(permit) = futures_util::poll!(&mut permit) {
+            return Ok(permit);
+        }
+        self.emit(EventKind::Waiting { stage, what });
+        tokio::select! {
+            permit = permit => Ok(permit),
+            () = self.shared.cancel.cancelled() => Err(Halt::Interrupted { stage }),
+        }
+    }
+
+    /// After a failed step: wait and look again, if it may be tried again and patience lasts.
+    async fn tried(&self, stage: StageName, failure: Failure, troubled: &mut Option<Instant>) -> Result<(), Halt> {
+        if self.shared.cancel.is_cancelled() {
+            return Err(Halt::Interrupted { stage });
+        }
+        let since = *troubled.get_or_insert_with(Instant::now);
+        let elapsed = since.elapsed();
+        if failure.retry == Retry::No || elapsed >= PATIENCE {
+            return Err(Halt::Failed {
+                stage,
+                diagnostic: failure.diagnostic,
+            });
+        }
+        let delay = Pace::Task.pause(elapsed).max(elapsed / 4).min(Duration::from_secs(10));
+        let delay = delay.max(failure.rest);
+        let why = self.clean(&failure.diagnostic.message);
+        self.emit(EventKind::Retrying {
+            stage,
+            why,
+            delay_ms: millis(delay),
+        });
+        self.pause(stage, delay).await
+    }
+
+    fn unsettled(&self, stage: StageName, changes: &[Change]) -> Diagnostic {
+        let mut diagnostic = Diagnostic::error(
+            "engine/unsettled",
+            format!("stage {stage} made its changes {MAX_ACTS} times and the world still does not show them"),
+        )
+        .help("look at the VM in Proxmox: another program may be changing it at the same time");
+        for change in changes {
+            diagnostic = diagnostic.note(None, format!("still to be done: {change}"));
+        }
+        diagnostic
+    }
+
+    /// Ends the host at this safe point if the user asked for it.
+    pub fn check_cancel(&self, stage: StageName) -> Result<(), Halt> {
+        if self.shared.cancel.is_cancelled() {
+            Err(Halt::Interrupted { stage })
+        } else {
+            Ok(())
+        }
+    }
+
+    async fn pause(&self, stage: StageName, pause: Duration) -> Result<(), Halt> {
+        tokio::select! {
+            () = tokio::time::sleep(pause) => Ok(()),
+            () = self.shared.cancel.cancelled() => Err(Halt::Interrupted { stage }),
+        }
+    }
+
+    /// Tells everybody something about this host.
+    pub fn emit(&self, kind: EventKind) {
+        self.shared.events.emit(Some(&self.machine.host), kind);
+    }
+
+    /// Tells a warning.
+    pub fn warn(&self, diagnostic: &Diagnostic) {
+        self.emit(EventKind::Warning {
+            diagnostic: self.told(diagnostic),
+        });
+    }
+
+    /// A diagnostic as data, with secrets masked.
+    pub fn told(&self, diagnostic: &Diagnostic) -> Told {
+        let mut told = Told::from(diagnostic);
+        told.message = self.clean(&told.message);
+        told.rule = told.rule.map(|rule| self.clean(&rule));
+        told.notes = told.notes.iter().map(|note| self.clean(note)).collect();
+        told.help = told.help.iter().map(|help| self.clean(help)).collect();
+        told
+    }
+
+    /// Text from outside with secrets masked.
+    pub fn clean(&self, text: &str) -> String {
+        self.shared.redactor.mask(text).into_owned()
+    }
+
+    /// The API client.
+    pub fn api(&self) -> &Client {
+        &self.cluster.client
+    }
+
+    /// A listing not older than this host's lock: what was seen before may be the work of the lock's holder before us.
+    pub async fn listing(&self) -> Result<Listing, Failure> {
+        let locked = *self.locked.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(self.cluster.listing(locked).await?)
+    }
+
+    /// Notes that the lock is held from now on.
+    pub(crate) fn is_locked(&self, guard: LockGuard) {
+        *self.guard.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
+        *self.locked.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// A listing as of now.
+    pub async fn fresh_listing(&self) -> Result<Listing, Failure> {
+        Ok(self.cluster.listing(Instant::now()).await?)
+    }
+
+    /// The phase on record.
+    pub fn phase(&self) -> Option<Phase> {
+        self.record
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .map(|record| record.phase.clone())
+    }
+
+    /// Writes a phase to the record, before or after the change that it tells of; a phase that stands already is not
+    /// written again.
+    pub fn record_phase(&self, phase: Phase) -> Result<(), Failure> {
+        let mut held = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.as_ref().is_some_and(|record| record.phase == phase) {
+            return Ok(());
+        }
+        let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(guard) = guard.as_ref() else {
+            return Err(Failure::new(Diagnostic::error(
+                "state/no-lock",
+                "the record can only be written under the VM's lock",
+            )));
+        };
+        let record = match held.as_ref() {
+            Some(record) => record.with(phase),
+            None => Record::new(
+                &self.machine.cluster.host,
+                self.machine.cluster.port,
+                self.machine.host.clone(),
+                self.machine.name.clone(),
+                phase,
+            ),
+        };
+        self.shared.state.write_record(guard, &record)?;
+        *held = Some(record);
+        Ok(())
+    }
+
+    /// Runs a command on the guest with the host keys that are known so far: those on record, else those learned in this
+    /// run.
+    pub async fn on_guest(&self, command: &Command) -> Result<Output, SshError> {
+        self.shared
+            .remote
+            .run(&self.machine.ssh, &self.guest_keys(), command)
+            .await
+    }
+
+    /// The host keys that the guest must show.
+    pub fn guest_keys(&self) -> HostKeys {
+        match self.phase() {
+            Some(Phase::Finalizing { host_keys, .. } | Phase::Complete { host_keys, .. }) if !host_keys.is_empty() => {
+                HostKeys::Known(host_keys)
+            }
+            _ => HostKeys::LearnInto(self.first_contact_file()),
+        }
+    }
+
+    /// Whether the guest may still draw new host keys: until cloud-init's verdict is on record.
+    pub fn is_first_boot(&self) -> bool {
+        match self.phase() {
+            None | Some(Phase::Cloning { .. } | Phase::Created { .. }) => true,
+            Some(
+                Phase::Initialized { .. } | Phase::Finalizing { .. } | Phase::Complete { .. } | Phase::Removing { .. },
+            ) => false,
+        }
+    }
+
+    /// The file of this run with the guest's host keys as learned at first contact.
+    pub fn first_contact_file(&self) -> PathBuf {
+        self.shared.scratch.join(format!("known-{}", self.key.as_str()))
+    }
+
+    /// A diagnostic for an SSH failure at the guest.
+    pub fn explain_guest(&self, error: &SshError) -> Diagnostic {
+        explain_ssh(
+            error,
+            &format!("guest {} ({})", self.machine.host, at(&self.machine.ssh)),
+        )
+    }
+
+    /// An SSH failure at the guest during a command that may be repeated: a guest that is away for a moment is asked again.
+    pub fn guest_failure(&self, error: &SshError) -> Failure {
+        let retry = match error {
+            SshError::NotReachable(_) | SshError::Denied(_) => Retry::NotExecuted,
+            SshError::Lost(_) | SshError::TimedOut(_) => Retry::Doubt,
+            SshError::HostKey { .. } | SshError::Setup(_) => Retry::No,
+        };
+        let mut failure = Failure::new(self.explain_guest(error)).retry(retry);
+        if matches!(error, SshError::Denied(_)) {
+            failure.rest = Pace::Login.pause(Duration::ZERO);
+        }
+        failure
+    }
+
+    /// The run's id, for marks.
+    pub fn run_id(&self) -> Uuid {
+        self.shared.events.run()
+    }
+}
+
+/// The waits of a stage since its last change. A wait is known by its budget: another one begins its own clock, so that a
+/// short wait after a long one is not over before it began.
+#[derive(Default)]
+struct Waiting {
+    told: String,
+    clocks: BTreeMap<Duration, Instant>,
+}
+
+impl Waiting {
+    fn since(&mut self, budget: Duration) -> Instant {
+        *self.clocks.entry(budget).or_insert_with(Instant::now)
+    }
+}
+
+fn words(changes: &[Change]) -> String {
+    changes.iter().map(|change| format!("{change}\n")).collect()
+}
+
+/// `user@host:port`, for messages.
+pub fn at(target: &SshTarget) -> String {
+    format!("{}@{}:{}", target.user, target.host, target.port)
+}
+
+/// Whole milliseconds.
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

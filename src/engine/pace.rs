@@ -1,0 +1,70 @@
+//! How often to look: waiting starts fast and backs off, so that a short wait ends at once and a long one costs little.
+
+use std::time::Duration;
+
+/// The rhythm of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// A task at the Proxmox API, from 50 ms to 2 s.
+    Task,
+    /// A guest that boots, from 50 ms to 2 s: a look is one TCP connection until something answers.
+    Boot,
+    /// A login that was refused, from 3 s to 10 s: newer OpenSSH servers shut out an address that fails too often
+    /// (`PerSourcePenalties`: 5 s a failure, enforced from 15 s on).
+    Login,
+    /// cloud-init on the guest, from 50 ms to 3 s: a look is one command over the open SSH session.
+    CloudInit,
+}
+
+impl Pace {
+    /// The pause after having waited for `elapsed`.
+    ///
+    /// Doubling from 50 ms, held at a plateau, later a twelfth of the time waited so far, so that the last look comes at
+    /// most a twelfth too late. The plateau keeps the API below three calls a second.
+    pub fn pause(self, elapsed: Duration) -> Duration {
+        if self == Self::Login {
+            return (elapsed / 3).clamp(Duration::from_secs(3), Duration::from_secs(10));
+        }
+        let (plateau, longest) = match self {
+            Self::Task | Self::Login => (350, 2_000),
+            Self::Boot => (100, 2_000),
+            Self::CloudInit => (200, 3_000),
+        };
+        let elapsed = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        let pause = elapsed.max(50).min(plateau).max(elapsed / 12).min(longest);
+        Duration::from_millis(pause)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looks(pace: Pace, total_ms: u64) -> u64 {
+        let (mut at, mut looks) = (0, 0);
+        while at < total_ms {
+            at += u64::try_from(pace.pause(Duration::from_millis(at)).as_millis()).unwrap();
+            looks += 1;
+        }
+        looks
+    }
+
+    #[test]
+    fn a_wait_starts_fast_and_ends_slow() {
+        assert_eq!(Pace::Task.pause(Duration::ZERO), Duration::from_millis(50));
+        assert_eq!(Pace::Task.pause(Duration::from_secs(3600)), Duration::from_secs(2));
+        assert_eq!(Pace::CloudInit.pause(Duration::from_secs(3600)), Duration::from_secs(3));
+    }
+
+    #[test]
+    fn a_refused_login_is_never_hammered() {
+        assert_eq!(Pace::Login.pause(Duration::ZERO), Duration::from_secs(3));
+        assert_eq!(Pace::Login.pause(Duration::from_secs(18)), Duration::from_secs(6));
+        assert_eq!(Pace::Login.pause(Duration::from_secs(600)), Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_task_of_ten_seconds_costs_less_than_three_looks_a_second() {
+        assert!(looks(Pace::Task, 10_000) <= 30, "{}", looks(Pace::Task, 10_000));
+    }
+}

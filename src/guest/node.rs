@@ -1,0 +1,454 @@
+//! Files in a folder of a Proxmox node: the snippets of cloud-init.
+//!
+//! ```text
+//!   write: folder there? ─> temporary name in it ─> on disk ─> same as before? ──yes──> left as it is
+//!                                                                    │ no
+//!                                                                    └─> renamed ─> read back, compared
+//! ```
+//!
+//! A [`Folder`] is reached over SSH, or is mounted on this machine. Either way a reader sees the old file or the new one,
+//! never a part; the file's mode is 0600, since only root (pvedaemon) reads it, and it may hold a password hash. The content
+//! goes over standard input. The folder itself is made if only it is missing; a missing parent means that the storage is
+//! not there.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::node_scripts::{MISSING, NOT_A_FOLDER, NOT_WRITABLE, list_script, read_script, remove_script, write_script};
+use super::probes::MARK;
+use super::remote::{Command, HostKeys, Output, Remote, SshError};
+use crate::machine::SshTarget;
+
+/// Bounds one command on the node.
+const TIME: Duration = Duration::from_secs(30);
+
+/// Why a file could not be written, read or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// The node could not be asked.
+    #[error("the node cannot be asked")]
+    Ssh(#[from] SshError),
+    /// The folder's parent does not exist: the storage is not there, or not mounted.
+    #[error("{0} does not exist, nor does the folder above it")]
+    Missing(String),
+    /// There is something else of this name.
+    #[error("{0} is not a folder")]
+    NotAFolder(String),
+    /// The login may not write there.
+    #[error("{0} cannot be written to by this user")]
+    NotWritable(String),
+    /// No space, or no inodes, or a quota.
+    #[error("no space left in {0}")]
+    Full(String),
+    /// What was read back is not what was written.
+    #[error("{0} was written, and reads back otherwise")]
+    ReadBack(String),
+    /// A name that is not a plain file name.
+    #[error("{0:?} is no file name")]
+    Name(String),
+    /// Anything else.
+    #[error("{place}: {detail}")]
+    Failed {
+        /// The folder or file.
+        place: String,
+        /// What the system said.
+        detail: String,
+    },
+}
+
+/// What a write did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The content was there already.
+    Unchanged,
+    /// There was no such file.
+    Created,
+    /// There was another content.
+    Replaced,
+}
+
+/// A folder of a node.
+#[derive(Clone, Copy)]
+pub enum Folder<'a> {
+    /// Over SSH.
+    Node {
+        /// The door.
+        remote: &'a dyn Remote,
+        /// The login.
+        target: &'a SshTarget,
+        /// The node's host keys.
+        keys: &'a HostKeys,
+        /// An absolute path there.
+        path: &'a str,
+    },
+    /// Mounted on this machine.
+    Local(&'a Path),
+}
+
+impl Folder<'_> {
+    /// Writes a file atomically unless it has this content, and reads it back.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub async fn write(&self, name: &str, content: &[u8]) -> Result<Written, FolderError> {
+        file_name(name)?;
+        match self {
+            Self::Node { path, .. } => {
+                let output = self.sh(&write_script(path, name), Some(content)).await?;
+                let (word, text) = answer(path, &output)?;
+                if text != content {
+                    return Err(FolderError::ReadBack(format!("{path}/{name}")));
+                }
+                match word.as_str() {
+                    "unchanged" => Ok(Written::Unchanged),
+                    "created" => Ok(Written::Created),
+                    "replaced" => Ok(Written::Replaced),
+                    other => Err(failed(path, format!("an unexpected answer: {other:?}"))),
+                }
+            }
+            Self::Local(path) => write_locally(path, name, content),
+        }
+    }
+
+    /// Reads a file; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub async fn read(&self, name: &str) -> Result<Option<Vec<u8>>, FolderError> {
+        file_name(name)?;
+        match self {
+            Self::Node { path, .. } => {
+                let output = self.sh(&read_script(path, name), None).await?;
+                let (word, text) = answer(path, &output)?;
+                Ok((word == "there").then_some(text))
+            }
+            Self::Local(path) => match fs::read(path.join(name)) {
+                Ok(content) => Ok(Some(content)),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(e) => Err(local(&path.join(name), &e)),
+            },
+        }
+    }
+
+    /// The names in the folder, sorted, without hidden ones; none if there is no folder.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub async fn list(&self) -> Result<Vec<String>, FolderError> {
+        let mut names: Vec<String> = match self {
+            Self::Node { path, .. } => {
+                let output = self.sh(&list_script(path), None).await?;
+                let (_, text) = answer(path, &output)?;
+                String::from_utf8_lossy(&text).lines().map(str::to_owned).collect()
+            }
+            Self::Local(path) => match fs::read_dir(path) {
+                Ok(entries) => entries
+                    .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+                    .collect::<io::Result<_>>()
+                    .map_err(|e| local(path, &e))?,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
+                Err(e) => return Err(local(path, &e)),
+            },
+        };
+        names.retain(|name| !name.is_empty() && !name.starts_with('.'));
+        names.sort();
+        Ok(names)
+    }
+
+    /// Removes a file. Answers whether it was there.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub async fn remove(&self, name: &str) -> Result<bool, FolderError> {
+        file_name(name)?;
+        match self {
+            Self::Node { path, .. } => {
+                let output = self.sh(&remove_script(path, name), None).await?;
+                let (word, _) = answer(path, &output)?;
+                Ok(word == "removed")
+            }
+            Self::Local(path) => match fs::remove_file(path.join(name)) {
+                Ok(()) => Ok(true),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+                Err(e) => Err(local(&path.join(name), &e)),
+            },
+        }
+    }
+
+    async fn sh(&self, script: &str, stdin: Option<&[u8]>) -> Result<Output, FolderError> {
+        match self {
+            Self::Node {
+                remote, target, keys, ..
+            } => {
+                let mut command = Command::new(script, TIME).sudo();
+                command.stdin = stdin.map(<[u8]>::to_vec);
+                Ok(remote.run(target, keys, &command).await?)
+            }
+            Self::Local(_) => Ok(Output::default()),
+        }
+    }
+}
+
+/// The word after the mark, and everything after its line.
+fn answer(path: &str, output: &Output) -> Result<(String, Vec<u8>), FolderError> {
+    let place = path.to_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    match output.code {
+        Some(0) => {}
+        Some(MISSING) => return Err(FolderError::Missing(place)),
+        Some(NOT_A_FOLDER) => return Err(FolderError::NotAFolder(place)),
+        Some(NOT_WRITABLE) => return Err(FolderError::NotWritable(place)),
+        // strerror's words in the C locale, which the script sets.
+        Some(_) if stderr.contains("No space left on device") || stderr.contains("Disk quota exceeded") => {
+            return Err(FolderError::Full(place));
+        }
+        Some(_) | None => return Err(failed(path, output.summary())),
+    }
+    let mark = format!("{MARK}\n");
+    let start = output
+        .stdout
+        .windows(mark.len())
+        .position(|w| w == mark.as_bytes())
+        .map(|at| at + mark.len());
+    let rest = start
+        .and_then(|at| output.stdout.get(at..))
+        .ok_or_else(|| failed(path, "the script gave no answer".to_owned()))?;
+    let end = rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len());
+    let (word, text) = rest.split_at(end);
+    Ok((
+        String::from_utf8_lossy(word).into_owned(),
+        text.get(1..).unwrap_or_default().to_vec(),
+    ))
+}
+
+fn write_locally(folder: &Path, name: &str, content: &[u8]) -> Result<Written, FolderError> {
+    let path = folder.join(name);
+    match fs::create_dir(folder) {
+        Ok(()) => {}
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
+        Err(e) => return Err(local(folder, &e)),
+    }
+    let before = match fs::read(&path) {
+        Ok(before) => Some(before),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+        Err(e) => return Err(local(&path, &e)),
+    };
+    if before.as_deref() == Some(content) {
+        return Ok(Written::Unchanged);
+    }
+    let write = || -> io::Result<()> {
+        let mut temporary = tempfile::Builder::new()
+            .prefix(".vmwright-")
+            .permissions(fs::Permissions::from_mode(0o600))
+            .tempfile_in(folder)?;
+        temporary.write_all(content)?;
+        temporary.as_file().sync_all()?;
+        temporary.persist(&path).map_err(|e| e.error)?;
+        fs::File::open(folder)?.sync_all()
+    };
+    write().map_err(|e| local(folder, &e))?;
+    match fs::read(&path) {
+        Ok(read) if read == content => {}
+        Ok(_) => return Err(FolderError::ReadBack(path.display().to_string())),
+        Err(e) => return Err(local(&path, &e)),
+    }
+    Ok(match before {
+        Some(_) => Written::Replaced,
+        None => Written::Created,
+    })
+}
+
+fn local(path: &Path, error: &io::Error) -> FolderError {
+    let place = path.display().to_string();
+    match error.kind() {
+        io::ErrorKind::NotFound => FolderError::Missing(place),
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => FolderError::NotAFolder(place),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => FolderError::NotWritable(place),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => FolderError::Full(place),
+        _ => failed(&place, error.to_string()),
+    }
+}
+
+fn failed(place: &str, detail: String) -> FolderError {
+    FolderError::Failed {
+        place: place.to_owned(),
+        detail,
+    }
+}
+
+/// A plain, visible file name that Proxmox takes in a volume id.
+fn file_name(name: &str) -> Result<(), FolderError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '+');
+    if name.is_empty() || name.starts_with(['.', '-']) || name.len() > 200 || !name.chars().all(plain) {
+        return Err(FolderError::Name(name.to_owned()));
+    }
+    Ok(())
+}
+
+/// The path of a folder as text, for [`Folder::Node`].
+///
+/// # Errors
+/// [`FolderError::Failed`] if it is not absolute.
+pub fn absolute(path: &str) -> Result<&str, FolderError> {
+    let trimmed = path.trim_end_matches('/');
+    if !PathBuf::from(trimmed).is_absolute() || trimmed.contains(['\n', '\0']) {
+        return Err(failed(path, "not an absolute path".to_owned()));
+    }
+    Ok(trimmed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::node_scripts::WRITE_FAILED;
+    use futures_util::future::BoxFuture;
+
+    use super::*;
+
+    /// Runs the scripts in the shell of this machine.
+    struct Here;
+
+    impl Remote for Here {
+        fn run<'a>(
+            &'a self,
+            _: &'a SshTarget,
+            _: &'a HostKeys,
+            command: &'a Command,
+        ) -> BoxFuture<'a, Result<Output, SshError>> {
+            Box::pin(async move {
+                let mut child = std::process::Command::new("sh")
+                    .args(["-c", &command.script])
+                    .stdin(std::process::Stdio::piped())
+                    .stdout(std::process::Stdio::piped())
+                    .stderr(std::process::Stdio::piped())
+                    .spawn()
+                    .expect("sh");
+                let _ = child
+                    .stdin
+                    .take()
+                    .expect("piped")
+                    .write_all(command.stdin.as_deref().unwrap_or_default());
+                let output = child.wait_with_output().expect("an end");
+                Ok(Output {
+                    code: output.status.code(),
+                    stdout: output.stdout,
+                    stderr: output.stderr,
+                })
+            })
+        }
+        fn forget(&self, _: &SshTarget) {}
+        fn scan<'a>(&'a self, _: &'a SshTarget) -> BoxFuture<'a, Result<Vec<String>, SshError>> {
+            Box::pin(async { Ok(vec![]) })
+        }
+    }
+
+    fn target() -> SshTarget {
+        SshTarget {
+            alias: "pve1".into(),
+            host: "h".into(),
+            port: 22,
+            user: "root".into(),
+            key: None,
+            extra_args: vec![],
+        }
+    }
+
+    /// Both kinds of folder at the same path behave alike.
+    async fn both(path: &Path, test: impl AsyncFn(Folder<'_>)) {
+        let (target, keys) = (target(), HostKeys::Known(vec![]));
+        let text = path.to_str().expect("text").to_owned();
+        test(Folder::Node {
+            remote: &Here,
+            target: &target,
+            keys: &keys,
+            path: &text,
+        })
+        .await;
+        let _ = fs::remove_dir_all(path);
+        test(Folder::Local(path)).await;
+    }
+
+    #[tokio::test]
+    async fn a_file_is_written_once_replaced_read_listed_and_removed() {
+        let root = tempfile::tempdir().expect("a folder");
+        let path = root.path().join("it's snippets");
+        both(&path, async |folder| {
+            let name = "web1-user-data-ci.yml";
+            assert_eq!(folder.read(name).await.expect("read"), None);
+            assert!(folder.list().await.expect("listed").is_empty());
+            let content = b"#cloud-config\n\nno newline at the end\xff".as_slice();
+            assert_eq!(folder.write(name, content).await.expect("written"), Written::Created);
+            assert_eq!(folder.write(name, content).await.expect("written"), Written::Unchanged);
+            assert_eq!(folder.read(name).await.expect("read").as_deref(), Some(content));
+            assert_eq!(
+                fs::metadata(path.join(name)).expect("there").permissions().mode() & 0o777,
+                0o600
+            );
+            assert_eq!(folder.write(name, b"").await.expect("written"), Written::Replaced);
+            assert_eq!(folder.read(name).await.expect("read"), Some(vec![]));
+            folder.write("another.yml", b"x\n").await.expect("written");
+            assert_eq!(folder.list().await.expect("listed"), ["another.yml", name]);
+            let left = fs::read_dir(&path).expect("a folder").count();
+            assert_eq!(left, 2, "no temporary file is left");
+            assert!(folder.remove(name).await.expect("removed"));
+            assert!(!folder.remove(name).await.expect("gone already"));
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_missing_storage_and_a_file_in_the_folders_place_are_told_apart() {
+        let root = tempfile::tempdir().expect("a folder");
+        both(&root.path().join("unmounted/snippets"), async |folder| {
+            let error = folder.write("a.yml", b"x").await.expect_err("missing");
+            assert!(matches!(error, FolderError::Missing(_)), "{error:?}");
+        })
+        .await;
+        let file = root.path().join("snippets");
+        fs::write(&file, "by a wrong scp").expect("written");
+        both(&file, async |folder| {
+            let error = folder.write("a.yml", b"x").await.expect_err("a file");
+            assert!(matches!(error, FolderError::NotAFolder(_)), "{error:?}");
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_is_said_to_be_full() {
+        let output = |code, stderr: &str| Output {
+            code: Some(code),
+            stdout: vec![],
+            stderr: stderr.into(),
+        };
+        let full = output(WRITE_FAILED, "cat: write error: No space left on device\n");
+        assert!(matches!(answer("/s", &full), Err(FolderError::Full(_))));
+        let other = output(WRITE_FAILED, "cat: write error: Input/output error\n");
+        assert!(matches!(answer("/s", &other), Err(FolderError::Failed { .. })));
+        assert!(matches!(
+            answer("/s", &output(NOT_WRITABLE, "")),
+            Err(FolderError::NotWritable(_))
+        ));
+    }
+
+    #[tokio::test]
+    async fn names_stay_inside_the_folder() {
+        let root = tempfile::tempdir().expect("a folder");
+        both(&root.path().join("s"), async |folder| {
+            for name in ["", "..", "../a", "a/b", ".hidden", "-rf", "a b", "a\nb", "$(x)"] {
+                assert!(
+                    matches!(folder.write(name, b"x").await, Err(FolderError::Name(_))),
+                    "{name:?}"
+                );
+                assert!(folder.remove(name).await.is_err(), "{name:?}");
+            }
+        })
+        .await;
+        assert!(absolute("relative").is_err());
+        assert_eq!(
+            absolute("/var/lib/vz/snippets/").expect("absolute"),
+            "/var/lib/vz/snippets"
+        );
+    }
+}

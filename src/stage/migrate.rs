@@ -1,0 +1,138 @@
+//! Migrate: the VM is on the requested node.
+//!
+//! Only when it is not; offline, since the VM was never started; local disks go along (qemu-server: an offline migration
+//! copies them, `with-local-disks` matters for running VMs only). A VM that was started already stays where it is: later
+//! moves are the operator's.
+
+use std::time::Duration;
+
+use crate::diagnose::Diagnostic;
+use crate::engine::event::{Change, StageName};
+use crate::engine::failure::{Failure, Retry};
+use crate::engine::host::HostRun;
+use crate::engine::limits::Limit;
+use crate::engine::pace::Pace;
+use crate::engine::stage::{Seen, Stage, Wait};
+use crate::proxmox::error::Kind;
+use crate::proxmox::task::TaskFilter;
+use crate::stage::clone::Cloned;
+use crate::stage::{Vm, still_named};
+
+/// The VM is where it is to be.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// The VM, with its node.
+    pub vm: Vm,
+    _made: (),
+}
+
+/// How long a migration that somebody else follows may take: local disks go along.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// The stage.
+pub struct Migrate {
+    /// The clone.
+    pub cloned: Cloned,
+}
+
+impl Stage for Migrate {
+    const NAME: StageName = StageName::Migrate;
+    type Evidence = Placed;
+
+    async fn observe(&self, run: &HostRun) -> Result<Seen<Placed>, Failure> {
+        let vmid = self.cloned.vm.vmid;
+        let target = &run.machine.node;
+        let here = if *target == self.cloned.vm.node {
+            Some(target.clone())
+        } else {
+            locate(run, &self.cloned.vm).await?
+        };
+        let Some(node) = here else {
+            return Err(Failure::new(Diagnostic::error(
+                "migrate/lost",
+                format!("VM {vmid} is on no node any more"),
+            )));
+        };
+        let vm = Vm {
+            node: node.clone(),
+            ..self.cloned.vm.clone()
+        };
+        if node == *target {
+            return Ok(Seen::Done(Placed { vm, _made: () }));
+        }
+        let status = run.api().vm_status(&node, vmid).await?;
+        still_named(&vm, &run.machine.name, &status.name)?;
+        if status.running {
+            return Ok(Seen::Done(Placed { vm, _made: () }));
+        }
+        if status.lock.as_deref() == Some("migrate") {
+            let late = Diagnostic::error("migrate/late", format!("VM {vmid} stays locked by a migration"))
+                .help("look at the migration's task in Proxmox; if none runs, an administrator may clear the lock with `qm unlock`");
+            return Ok(Seen::Pending(Wait {
+                what: format!("the migration of VM {vmid}"),
+                pace: Pace::Task,
+                budget: run.machine.waits.task_idle.max(LONGEST),
+                late: Box::new(late),
+            }));
+        }
+        Ok(Seen::Absent(vec![Change::set(
+            "node",
+            Some(node.to_string()),
+            Some(target.to_string()),
+        )]))
+    }
+
+    async fn act(&self, run: &HostRun) -> Result<(), Failure> {
+        let vmid = self.cloned.vm.vmid;
+        let Some(source) = locate(run, &self.cloned.vm).await? else {
+            return Ok(());
+        };
+        let what = format!("migration of VM {vmid} from {source} to {}", run.machine.node);
+        // One that an earlier request began, whose answer was lost, is followed, not sent again.
+        let filter = TaskFilter {
+            vmid: Some(vmid),
+            kind: Some("qmigrate".to_owned()),
+            running_only: true,
+            ..TaskFilter::default()
+        };
+        if let Some(task) = run.api().tasks(&source, &filter).await?.first() {
+            return run.follow(Self::NAME, &task.upid, &what).await;
+        }
+        let upid = run
+            .api()
+            .migrate(&source, vmid, &run.machine.node, false)
+            .await
+            .map_err(under_way)?;
+        run.follow(Self::NAME, &upid, &what).await.map_err(under_way)
+    }
+
+    fn tell(&self, placed: &Placed) -> String {
+        format!("on {}", placed.vm.node)
+    }
+
+    fn limit(&self, _run: &HostRun) -> Option<Limit> {
+        Some(Limit::Migrate {
+            node: self.cloned.vm.node.to_string(),
+        })
+    }
+}
+
+/// A VM that is being migrated already is looked at again, not given up.
+fn under_way(error: impl Into<Failure>) -> Failure {
+    let failure = error.into();
+    match &failure.kind {
+        Some(Kind::Locked { lock: Some(lock) }) if lock == "migrate" => failure.retry(Retry::Doubt),
+        Some(_) | None => failure,
+    }
+}
+
+/// The node that the VM is on now: the last known one is asked first, then the cluster.
+async fn locate(run: &HostRun, vm: &Vm) -> Result<Option<crate::proxmox::ids::NodeName>, Failure> {
+    match run.api().vm_status(&vm.node, vm.vmid).await {
+        Ok(_) => return Ok(Some(vm.node.clone())),
+        Err(error) if error.kind() == Kind::Missing => {}
+        Err(error) => return Err(error.into()),
+    }
+    let listing = run.fresh_listing().await?;
+    Ok(listing.by_id(vm.vmid).map(|listed| listed.node.clone()))
+}

@@ -1,0 +1,295 @@
+//! Snippets: the cloud-init documents lie on the destination node, under the storage's real path, as rendered.
+//!
+//! Proxmox reads them at the start of the VM, on the node that starts it, and only from a storage's snippet folder (they
+//! cannot be uploaded through the API). They are written under a temporary name, renamed and read back, over SSH or, where
+//! the storage is mounted here, into that folder (`vms_snippets_path`).
+
+use std::collections::BTreeMap;
+
+use crate::cloud_init::{Documents, file_names, render};
+use crate::diagnose::Diagnostic;
+use crate::engine::event::{Change, StageName};
+use crate::engine::failure::{Failure, Retry, explain_ssh};
+use crate::engine::host::{HostRun, at};
+use crate::engine::stage::{Seen, Stage};
+use crate::guest::known_hosts;
+use crate::guest::node::{Folder, FolderError};
+use crate::guest::remote::HostKeys;
+use crate::machine::{Machine, SshTarget};
+use crate::proxmox::config::VmConfig;
+use crate::proxmox::ids::{Mac, NodeName};
+use crate::stage::node_access;
+use crate::stage::readiness::Ready;
+use crate::stage::trust::explain as known_hosts_failure;
+
+/// The documents are there.
+#[derive(Clone, Debug)]
+pub struct Delivered {
+    /// The value of `cicustom` that refers to them.
+    pub cicustom: String,
+    detail: String,
+    _made: (),
+}
+
+/// The stage.
+pub struct Snippets<'r> {
+    /// Everything that creation needs is there.
+    pub ready: &'r Ready,
+}
+
+impl Stage for Snippets<'_> {
+    const NAME: StageName = StageName::Snippets;
+    type Evidence = Delivered;
+
+    async fn observe(&self, run: &HostRun) -> Result<Seen<Delivered>, Failure> {
+        let place = self.place(run)?;
+        let folder = place.folder(run);
+        let mut missing = Vec::new();
+        for (name, content) in files(run)? {
+            if folder
+                .read(&name)
+                .await
+                .map_err(|error| place.explain(&error))?
+                .as_deref()
+                != Some(content.as_bytes())
+            {
+                missing.push(Change::new(name, place.to_string()));
+            }
+        }
+        if missing.is_empty() {
+            return Ok(Seen::Done(delivered(&run.machine, &place.to_string())));
+        }
+        Ok(Seen::Absent(missing))
+    }
+
+    async fn act(&self, run: &HostRun) -> Result<(), Failure> {
+        let place = self.place(run)?;
+        let folder = place.folder(run);
+        for (name, content) in files(run)? {
+            folder
+                .write(&name, content.as_bytes())
+                .await
+                .map_err(|error| place.explain(&error))?;
+        }
+        place.remember(run).await
+    }
+
+    fn assume(&self, run: &HostRun) -> Option<Delivered> {
+        Some(delivered(&run.machine, "would be written"))
+    }
+
+    fn tell(&self, delivered: &Delivered) -> String {
+        delivered.detail.clone()
+    }
+}
+
+impl Snippets<'_> {
+    fn place(&self, run: &HostRun) -> Result<Place, Failure> {
+        Place::of(
+            run,
+            &run.machine.node,
+            self.ready.node_ssh.clone(),
+            self.ready.snippet_dir.clone(),
+        )
+    }
+}
+
+fn delivered(machine: &Machine, detail: &str) -> Delivered {
+    let (user, network) = file_names(machine);
+    let storage = &machine.snippets.storage;
+    let cicustom = format!("user={storage}:snippets/{user},network={storage}:snippets/{network}");
+    Delivered {
+        cicustom,
+        detail: detail.to_owned(),
+        _made: (),
+    }
+}
+
+/// The files as they are to be: name and content.
+fn files(run: &HostRun) -> Result<[(String, String); 2], Failure> {
+    let macs: BTreeMap<u8, Mac> = run
+        .machine
+        .hardware
+        .nics
+        .iter()
+        .filter_map(|nic| Some((nic.index, run.machine.mac_of(nic.index)?)))
+        .collect();
+    let Documents {
+        user_data,
+        network_data,
+    } = render(&run.machine, &macs, run.shared.templates_dir.as_deref())?;
+    let (user, network) = file_names(&run.machine);
+    Ok([(user, user_data), (network, network_data)])
+}
+
+/// Where the snippets of a VM are.
+struct Place {
+    node: NodeName,
+    target: Option<(SshTarget, HostKeys)>,
+    path: String,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.target {
+            Some(_) => write!(f, "{}:{}", self.node, self.path),
+            None => f.write_str(&self.path),
+        }
+    }
+}
+
+impl Place {
+    fn of(run: &HostRun, node: &NodeName, target: Option<SshTarget>, path: String) -> Result<Self, Failure> {
+        if let Some(local) = &run.machine.snippets.local_path {
+            return Ok(Self {
+                node: node.clone(),
+                target: None,
+                path: local.display().to_string(),
+            });
+        }
+        let Some(target) = target else {
+            return Err(Failure::new(
+                Diagnostic::error(
+                    "snippets/no-node-address",
+                    format!("nothing tells how to reach node {node} over SSH"),
+                )
+                .help(format!(
+                    "add {node} to the inventory with its ansible_host, or set vms_snippets_path to the mounted folder"
+                )),
+            ));
+        };
+        let keys = node_keys(run, &target)?;
+        Ok(Self {
+            node: node.clone(),
+            target: Some((target, keys)),
+            path,
+        })
+    }
+
+    /// Puts the keys of a node that was met for the first time into known_hosts, under its lock: `ssh` itself appends to the
+    /// file without one.
+    async fn remember(&self, run: &HostRun) -> Result<(), Failure> {
+        let Some((target, HostKeys::LearnInto(learned))) = &self.target else {
+            return Ok(());
+        };
+        let keys = known_hosts::read(learned, &target.alias).map_err(known_hosts_failure)?;
+        if keys.is_empty() || is_known(run, target)? {
+            return Ok(());
+        }
+        known_hosts::replace(&run.shared.known_hosts, &node_names(target), &keys)
+            .await
+            .map_err(known_hosts_failure)?;
+        Ok(())
+    }
+
+    fn folder<'p>(&'p self, run: &'p HostRun) -> Folder<'p> {
+        match &self.target {
+            Some((target, keys)) => Folder::Node {
+                remote: run.shared.remote.as_ref(),
+                target,
+                keys,
+                path: &self.path,
+            },
+            None => Folder::Local(self.path.as_ref()),
+        }
+    }
+
+    fn explain(&self, error: &FolderError) -> Failure {
+        if let (FolderError::Ssh(error), Some((target, _))) = (error, &self.target) {
+            let mut diagnostic = explain_ssh(error, &format!("node {} ({})", self.node, at(target)));
+            if let crate::guest::remote::SshError::HostKey { changed: false, .. } = error {
+                diagnostic.help = vec![format!(
+                    "log in once by hand (`ssh {}@{}`) and compare the fingerprint, so that the node's key is in known_hosts",
+                    target.user, target.host
+                )];
+            }
+            let retry = if error.nothing_ran() { Retry::No } else { Retry::Doubt };
+            return Failure::new(diagnostic).retry(retry);
+        }
+        let mut text = error.to_string();
+        if let Some(source) = std::error::Error::source(error) {
+            text = format!("{text}: {source}");
+        }
+        Failure::new(
+            Diagnostic::error(
+                "snippets/folder",
+                format!("the snippets cannot be kept in {self}: {text}"),
+            )
+            .rule("Proxmox reads snippets from the storage's own folder on the node that starts the VM"),
+        )
+    }
+}
+
+/// The host keys that a node must show: those of the user's known_hosts. Only the inventory's own
+/// `StrictHostKeyChecking=accept-new` learns an unknown one.
+fn node_keys(run: &HostRun, target: &SshTarget) -> Result<HostKeys, Failure> {
+    let learns = target
+        .extra_args
+        .iter()
+        .any(|arg| arg.ends_with("StrictHostKeyChecking=accept-new"));
+    if learns && !is_known(run, target)? {
+        let file = format!("node-{}-{}", target.alias.replace('/', "_"), run.key.as_str());
+        return Ok(HostKeys::LearnInto(run.shared.scratch.join(file)));
+    }
+    Ok(HostKeys::File(run.shared.known_hosts.clone()))
+}
+
+/// Whether known_hosts has a key of this node.
+fn is_known(run: &HostRun, target: &SshTarget) -> Result<bool, Failure> {
+    for name in node_names(target) {
+        if !known_hosts::read(&run.shared.known_hosts, &name)
+            .map_err(known_hosts_failure)?
+            .is_empty()
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn node_names(target: &SshTarget) -> Vec<String> {
+    known_hosts::names(&target.alias, std::slice::from_ref(&target.host), target.port)
+}
+
+/// The cloud-init keys of a configuration that refer to our snippets.
+pub fn cloud_init_keys(run: &HostRun, config: &VmConfig) -> Vec<String> {
+    let (user, _) = file_names(&run.machine);
+    match config.get("cicustom") {
+        Some(value) if value.contains(&user) => vec!["cicustom".to_owned()],
+        Some(_) | None => Vec::new(),
+    }
+}
+
+/// Removes the snippets of this VM from a node.
+pub async fn remove(run: &HostRun, node: &NodeName) -> Result<(), Failure> {
+    let (user, network) = file_names(&run.machine);
+    let (target, path) = match run.machine.snippets.local_path {
+        Some(_) => (None, String::new()),
+        None => {
+            let listing = run.listing().await?;
+            let storage = &run.machine.snippets.storage;
+            let config = match run.api().storage_config(storage).await {
+                Ok(config) => Some(config),
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        crate::proxmox::error::Kind::NotImplemented | crate::proxmox::error::Kind::Forbidden { .. }
+                    ) =>
+                {
+                    None
+                }
+                Err(error) => return Err(error.into()),
+            };
+            (
+                node_access::ssh_target(&run.machine, node, &listing),
+                node_access::snippet_dir(storage.as_str(), config.as_ref()),
+            )
+        }
+    };
+    let place = Place::of(run, node, target, path)?;
+    let folder = place.folder(run);
+    for name in [user, network] {
+        folder.remove(&name).await.map_err(|error| place.explain(&error))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,4 @@
+//! The real binary against the simulated cluster: real HTTPS, real `ssh`.
+
+mod happy;
+mod support;
