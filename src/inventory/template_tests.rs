@@ -7,7 +7,6 @@ use serde_json::{Value as Json, json};
 use super::*;
 
 /// A directory with these files, and the inventory in it.
-#[expect(clippy::unwrap_used, reason = "a test helper")]
 pub(super) fn load(files: &[(&str, &str)]) -> (tempfile::TempDir, Result<Loaded, Vec<Diagnostic>>) {
     let dir = tempfile::tempdir().unwrap();
     for (name, text) in files {
