@@ -79,6 +79,7 @@ fn plain(machine: &Machine, config: &VmConfig, cicustom: &str, out: &mut Differe
     number("memory", hardware.memory_mib, config.memory_mib());
     if let Some(wanted) = &hardware.cpu
         && config.cpu_type().as_ref() != Some(wanted)
+        && config.get("cpu") != Some(wanted)
     {
         out.set("cpu", config.get("cpu"), wanted.clone());
     }
@@ -330,3 +331,6 @@ pub fn shortfalls(machine: &Machine, config: &VmConfig) -> Vec<String> {
     }
     missing
 }
+
+#[cfg(test)]
+mod tests;
