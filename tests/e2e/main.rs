@@ -1,4 +1,5 @@
 //! The real binary against the simulated cluster: real HTTPS, real `ssh`.
 
 mod happy;
+mod stages;
 mod support;

@@ -156,6 +156,22 @@ fn nics(machine: &Machine, config: &VmConfig, out: &mut Difference) {
             None => out.set(&key, None, NicConfig::declared(&wanted).to_string()),
         }
     }
+    // A card that came with the template, whose interface cloud-init finds by a MAC that was settled before.
+    for (index, mac) in machine.macs() {
+        if machine.hardware.nics.iter().any(|nic| nic.index == index) {
+            continue;
+        }
+        if let Some(current) = config.nic(index)
+            && current.mac.as_ref() != Some(&mac)
+        {
+            let key = current.key();
+            let wanted = NicConfig {
+                mac: Some(mac),
+                ..current
+            };
+            out.set(&key, config.get(&key), wanted.to_string());
+        }
+    }
 }
 
 /// Moves the cloud-init drive to its declared storage: it is deleted first (its volume goes with it) and made anew after.
