@@ -369,7 +369,7 @@ pub(crate) fn hash_with(call: &Call<'_>, algorithm: &str) -> Outcome {
 }
 
 /// Ansible's namespace for `to_uuid` (`ansible/plugins/filter/core.py`).
-const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x361E_6D51_FAEC_444A_9079_341386DA8E2E);
+const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x361E_6D51_FAEC_444A_9079_3413_86DA_8E2E);
 
 pub(crate) fn to_uuid(call: &Call<'_>) -> Outcome {
     let space = match call.arg_text(0, "namespace")? {

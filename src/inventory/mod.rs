@@ -22,6 +22,7 @@
 mod encode;
 mod extra;
 mod filters;
+mod filters_basic;
 mod filters_data;
 mod filters_net;
 mod filters_text;
@@ -31,6 +32,8 @@ mod ini;
 mod lazy;
 mod list;
 pub mod literal;
+#[cfg(test)]
+mod load_tests;
 mod lookup;
 mod pattern;
 mod scalar;
@@ -38,6 +41,7 @@ mod scope;
 mod script;
 mod sources;
 mod template;
+mod template_fault;
 #[cfg(test)]
 mod template_tests;
 mod text;
@@ -208,6 +212,7 @@ impl Inventory {
         if let Err(fault) = graph.settle() {
             faults.push(fault);
         }
+        loader.warnings.extend(graph.namesakes());
         let mut layers = Layers::default();
         let mut read: HashMap<PathBuf, Arc<Beside>> = HashMap::new();
         let mut beside = |dir: &Path, shown: &str, loader: &mut Loader<'_>, faults: &mut Vec<Diagnostic>| {

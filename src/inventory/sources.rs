@@ -190,7 +190,7 @@ fn ignored(name: &str) -> bool {
         ".pyc", ".pyo", ".swp", ".bak", "~", ".rpm", ".md", ".txt", ".rst", ".orig", ".cfg", ".retry",
     ];
     name.starts_with('.')
-        || name == crate::settings::FILE_NAME
+        || name == "vmwright.yaml"
         || matches!(name, "host_vars" | "group_vars" | "vars_plugins")
         || ENDINGS.iter().any(|ending| name.ends_with(ending))
 }

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use super::*;
 
 /// A directory with these files, and the inventory in it.
-fn load(files: &[(&str, &str)]) -> (tempfile::TempDir, Result<Loaded, Vec<Diagnostic>>) {
+pub(super) fn load(files: &[(&str, &str)]) -> (tempfile::TempDir, Result<Loaded, Vec<Diagnostic>>) {
     let dir = tempfile::tempdir().unwrap();
     for (name, text) in files {
         let path = dir.path().join(name);

@@ -85,7 +85,8 @@ pub(crate) fn read_beside(
     let mut beside = Beside::default();
     let all_groups = graph.groups.iter().map(|group| &*group.name).enumerate();
     let all_hosts = graph.hosts.iter().map(|host| &*host.name).enumerate();
-    let kinds: [(&str, Vec<(usize, &str)>, &mut HashMap<usize, Vars>); 2] = [
+    type Kind<'k> = (&'k str, Vec<(usize, &'k str)>, &'k mut HashMap<usize, Vars>);
+    let kinds: [Kind<'_>; 2] = [
         ("group_vars", all_groups.collect(), &mut beside.groups),
         ("host_vars", all_hosts.collect(), &mut beside.hosts),
     ];
