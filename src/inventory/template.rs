@@ -316,9 +316,10 @@ impl Run {
             .iter()
             .position(|frame| frame.host == scope.host && *frame.source == *source);
         if let Some(first) = again {
-            let labels: Vec<&str> = frames[first..].iter().map(|frame| frame.label.as_str()).collect();
-            let first_label = labels.first().copied().unwrap_or_default();
-            let chain = format!("{} > {first_label}", labels.join(" > "));
+            // The template that is met again may stand in another variable, with the same text: that one is in the loop.
+            let mut labels = vec![label];
+            labels.extend(frames[first + 1..].iter().map(|frame| frame.label.as_str()));
+            let chain = format!("{} > {label}", labels.join(" > "));
             let mut fault = Diagnostic::error(
                 "inventory/template-loop",
                 format!("`{label}` needs its own value: {chain}"),
@@ -326,7 +327,8 @@ impl Run {
             .at(raw.place.clone())
             .rule("a variable cannot be made of itself")
             .help("give one of these variables a value of its own");
-            for frame in &frames[first..] {
+            fault = fault.note(raw.place.clone(), format!("`{label}` is made here"));
+            for frame in &frames[first + 1..] {
                 fault = fault.note(frame.place.clone(), format!("`{}` is made here", frame.label));
             }
             return Err(Failure::Fault(Box::new(fault)));
@@ -569,11 +571,17 @@ impl Run {
 }
 
 fn needed_by(fault: Diagnostic, frame: &Frame) -> Diagnostic {
-    if frame.label.is_empty() {
-        fault.note(frame.place.clone(), "needed here")
+    let text = if frame.label.is_empty() {
+        "needed here".to_owned()
     } else {
-        fault.note(frame.place.clone(), format!("needed by `{}`", frame.label))
+        format!("needed by `{}`", frame.label)
+    };
+    // The frame that met the fault may have told it already.
+    let note = (Some(frame.place.clone()), text);
+    if fault.notes.last() == Some(&note) {
+        return fault;
     }
+    fault.note(note.0, note.1)
 }
 
 /// Prints a value into the text of a template: as Python would, none as nothing, and never an undefined one.

@@ -1,4 +1,6 @@
 //! The real binary against the simulated cluster: real HTTPS, real `ssh`.
 
 mod happy;
+mod input;
 mod support;
+mod weather;
