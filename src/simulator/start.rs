@@ -148,7 +148,10 @@ impl Simulator {
             true => Some(tls::identity(&dir, &names).map_err(door("certificates"))?),
             false => None,
         };
-        let fingerprint = identity.as_ref().map(|known| known.fingerprint.clone()).unwrap_or_default();
+        let fingerprint = identity
+            .as_ref()
+            .map(|known| known.fingerprint.clone())
+            .unwrap_or_default();
         world.durations = options.durations.clone();
         world.dir.clone_from(&dir);
         world.fingerprint.clone_from(&fingerprint);
@@ -179,7 +182,11 @@ impl Simulator {
         let api = match identity {
             Some(identity) => {
                 let tls = TlsAcceptor::from(identity.config);
-                Some(http::start(handle.clone(), options.api_bind, tls).await.map_err(door("API"))?)
+                Some(
+                    http::start(handle.clone(), options.api_bind, tls)
+                        .await
+                        .map_err(door("API"))?,
+                )
             }
             None => None,
         };

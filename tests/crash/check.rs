@@ -47,7 +47,9 @@ pub fn common(site: &Site) -> Vec<String> {
     }
     let guests = site.cluster().look(|world| world.vms.len());
     if guests > 6 {
-        wrong.push(format!("there are {guests} VMs and templates: 5 are foreign, 1 is ours"));
+        wrong.push(format!(
+            "there are {guests} VMs and templates: 5 are foreign, 1 is ours"
+        ));
     }
     for name in names(&site.state().join("locks")) {
         if !name.starts_with(".alive-") && !name.starts_with(".guard-") {
@@ -76,7 +78,8 @@ pub fn common(site: &Site) -> Vec<String> {
         wrong.push(format!("the VM did not stay the same: {seen:?}"));
     }
     let clones = site.cluster().look(|world| {
-        let done = |task: &&vmwright::simulator::task::Task| task.kind == "qmclone" && task.exit.as_deref() == Some("OK");
+        let done =
+            |task: &&vmwright::simulator::task::Task| task.kind == "qmclone" && task.exit.as_deref() == Some("OK");
         world.tasks.iter().filter(done).count()
     });
     if clones > 1 {
@@ -96,7 +99,10 @@ fn secrets(folder: &Path, wrong: &mut Vec<String>) {
         if text.contains(DEMO_SECRET) {
             wrong.push(format!("{name} holds the API token"));
         }
-        let mode = path.metadata().map(|meta| meta.permissions().mode() & 0o777).unwrap_or(0);
+        let mode = path
+            .metadata()
+            .map(|meta| meta.permissions().mode() & 0o777)
+            .unwrap_or(0);
         if mode != 0o600 {
             wrong.push(format!("{name} has mode {mode:o}"));
         }
@@ -113,14 +119,19 @@ fn hardware(vm: &Vm, site: &Site, wrong: &mut Vec<String>) {
     is("cores", &|value| value == "2");
     is("memory", &|value| value == "2048");
     is("cpu", &|value| value == "host");
-    is("scsi0", &|value| value.contains("size=20G") && !value.contains("backup=0"));
+    is("scsi0", &|value| {
+        value.contains("size=20G") && !value.contains("backup=0")
+    });
     is("scsi1", &|value| value.contains("size=10G"));
-    is("net0", &|value| value.starts_with("virtio=") && value.contains("bridge=vmbr0"));
+    is("net0", &|value| {
+        value.starts_with("virtio=") && value.contains("bridge=vmbr0")
+    });
     is("boot", &|value| value.starts_with("order=scsi0"));
     if vm.node != "pve-1" {
         wrong.push(format!("it is on {}", vm.node));
     }
-    if text.contains("cloudinit") || text.contains("[PENDING]") || text.contains("cicustom") || text.contains("unused") {
+    if text.contains("cloudinit") || text.contains("[PENDING]") || text.contains("cicustom") || text.contains("unused")
+    {
         wrong.push(format!("its configuration is\n{text}"));
     }
     if text.contains("vmwright operation") || vm.lock().is_some() {
@@ -128,7 +139,9 @@ fn hardware(vm: &Vm, site: &Site, wrong: &mut Vec<String>) {
     }
     let volumes: Vec<String> = site.cluster().look(|world| {
         let of_vm = world.volumes.iter().filter(|volume| volume.vmid == vm.vmid);
-        of_vm.map(|volume| format!("{}:{}", volume.node, volume.volid)).collect()
+        of_vm
+            .map(|volume| format!("{}:{}", volume.node, volume.volid))
+            .collect()
     });
     if volumes.len() != 2 {
         wrong.push(format!("its volumes are {volumes:?}"));
@@ -191,7 +204,10 @@ fn record(vm: &Vm, site: &Site, wrong: &mut Vec<String>) {
     }
     for name in names(&site.state().join("runs")) {
         let text = std::fs::read_to_string(site.state().join("runs").join(&name)).unwrap();
-        let damaged = text.lines().filter(|line| serde_json::from_str::<Value>(line).is_err()).count();
+        let damaged = text
+            .lines()
+            .filter(|line| serde_json::from_str::<Value>(line).is_err())
+            .count();
         if damaged > 1 {
             wrong.push(format!("{damaged} lines of the journal {name} are damaged"));
         }

@@ -93,7 +93,10 @@ fn the_model_answers_as_the_shell_does() {
 fn a_clean_run_ends_well_after_a_death_at_any_boundary() {
     for workflow in ALL {
         let boundaries = boundaries(*workflow);
-        for (when, rest) in [("at once", Duration::ZERO), ("an hour later", Duration::from_secs(3600))] {
+        for (when, rest) in [
+            ("at once", Duration::ZERO),
+            ("an hour later", Duration::from_secs(3600)),
+        ] {
             let points = (0..boundaries.len()).map(|boundary| Point {
                 deaths: vec![boundary],
                 rest,

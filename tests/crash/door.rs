@@ -32,7 +32,13 @@ fn encoded(params: &[(String, String)]) -> String {
     let escape = |text: &str| -> String {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"_.~-".contains(&b);
         text.bytes()
-            .map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") })
+            .map(|b| {
+                if plain(b) {
+                    char::from(b).to_string()
+                } else {
+                    format!("%{b:02X}")
+                }
+            })
             .collect()
     };
     let pairs: Vec<String> = params
@@ -149,7 +155,14 @@ impl Provider for Hole {
     }
 
     fn find_address(&self, address: IpAddr) -> BoxFuture<'_, Result<Vec<Record>, DnsError>> {
-        Box::pin(async move { Ok(self.read().await?.into_iter().filter(|r| r.address == address).collect()) })
+        Box::pin(async move {
+            Ok(self
+                .read()
+                .await?
+                .into_iter()
+                .filter(|r| r.address == address)
+                .collect())
+        })
     }
 
     fn observe<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Result<Observation, DnsError>> {
@@ -184,8 +197,10 @@ impl Provider for Hole {
             if !self.read().await?.contains(record) {
                 return Ok(Removed::Absent);
             }
-            self.exchange(format!("dns remove {record}"), |records| records.retain(|r| r != record))
-                .await?;
+            self.exchange(format!("dns remove {record}"), |records| {
+                records.retain(|r| r != record)
+            })
+            .await?;
             Ok(match self.all().contains(record) {
                 true => return Err(Self::lost(format!("removing {record}"))),
                 false => Removed::Removed,

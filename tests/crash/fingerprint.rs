@@ -39,7 +39,11 @@ impl Places {
     pub fn fingerprint(&self) -> String {
         let mut text = self.cluster.look(|world| {
             let mut text = String::new();
-            for vm in world.vms.values().filter(|vm| ![100, 101, 104, 9000, 9001].contains(&vm.vmid)) {
+            for vm in world
+                .vms
+                .values()
+                .filter(|vm| ![100, 101, 104, 9000, 9001].contains(&vm.vmid))
+            {
                 let guest = serde_json::to_value(&vm.guest).unwrap_or_default();
                 let at = |path: &str| guest.pointer(path).map(ToString::to_string).unwrap_or_default();
                 text += &format!(
@@ -63,7 +67,10 @@ impl Places {
                 ] {
                     text += &format!("{path} {}\n", at(path));
                 }
-                text += &format!("ending {}\n", guest.pointer("/run/ending").is_some_and(|e| !e.is_null()));
+                text += &format!(
+                    "ending {}\n",
+                    guest.pointer("/run/ending").is_some_and(|e| !e.is_null())
+                );
                 for volume in world.volumes.iter().filter(|volume| volume.vmid == vm.vmid) {
                     text += &format!("volume {} {} {}\n", volume.node, volume.volid, volume.size);
                 }

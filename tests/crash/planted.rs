@@ -105,7 +105,10 @@ fn forge(site: &Site, change: impl FnOnce(&mut Value)) {
 
 #[track_caller]
 fn caught(wrong: &[String], by: &str) {
-    assert!(wrong.iter().any(|what| what.contains(by)), "{by:?} was not noticed: {wrong:#?}");
+    assert!(
+        wrong.iter().any(|what| what.contains(by)),
+        "{by:?} was not noticed: {wrong:#?}"
+    );
 }
 
 #[test]
@@ -124,7 +127,6 @@ fn a_clone_sent_again_after_a_lost_answer_is_caught() {
 #[test]
 fn an_intent_that_was_not_written_is_caught() {
     let after_clone = boundary("after POST /nodes/pve-0/qemu/9000/clone");
-    // The intent itself, and what follows it, are fewer boundaries by then.
     let switch = Switch::new(Plan::Die(after_clone));
     runtime().block_on(async {
         let site = Site::new().await;
@@ -134,7 +136,7 @@ fn an_intent_that_was_not_written_is_caught() {
         };
         live_with(&site, &Provision, &switch, doctored).await;
         assert!(switch.is_dead());
-        caught(&ends_well(&site, &Provision).await, "the clean run:");
+        caught(&ends_well(&site, &Provision).await, "2 VMs are called");
     });
 }
 
@@ -177,7 +179,12 @@ fn a_second_first_boot_is_caught() {
         let site = Site::new().await;
         assert_eq!(clean(&site, &Provision).await.failure(), None);
         site.cluster().with(|world| {
-            let vmid = world.vms.values().find(|vm| vm.name() == crate::world::NAME).unwrap().vmid;
+            let vmid = world
+                .vms
+                .values()
+                .find(|vm| vm.name() == crate::world::NAME)
+                .unwrap()
+                .vmid;
             let vm = world.vms.get_mut(&vmid).unwrap();
             let mut guest = serde_json::to_value(&vm.guest).unwrap();
             guest["disk"]["runcmd_runs"] = json!(2);

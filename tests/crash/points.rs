@@ -65,7 +65,9 @@ pub fn each<P: Send + std::fmt::Debug>(
                     let verdict = runtime.block_on(examine(&point));
                     *done.lock().unwrap() += 1;
                     if !verdict.wrong.is_empty() {
-                        bad.lock().unwrap().push(format!("{point:?}: {}", verdict.wrong.join("\n    ")));
+                        bad.lock()
+                            .unwrap()
+                            .push(format!("{point:?}: {}", verdict.wrong.join("\n    ")));
                     }
                     let mut queue = queue.lock().unwrap();
                     queue.0.extend(verdict.further);
@@ -77,14 +79,23 @@ pub fn each<P: Send + std::fmt::Debug>(
     let (done, bad) = (done.into_inner().unwrap(), bad.into_inner().unwrap());
     println!("{what}: {done} points in {:.1} s", began.elapsed().as_secs_f64());
     let shown: Vec<&str> = bad.iter().take(12).map(String::as_str).collect();
-    assert!(bad.is_empty(), "{} of {done} points of {what} are wrong:\n{}", bad.len(), shown.join("\n"));
+    assert!(
+        bad.is_empty(),
+        "{} of {done} points of {what} are wrong:\n{}",
+        bad.len(),
+        shown.join("\n")
+    );
     done
 }
 
 /// A clean life must end well, and the world be right then.
 pub async fn ends_well(site: &Site, workflow: &dyn Workflow) -> Vec<String> {
     let end = clean(site, workflow).await;
-    let mut wrong: Vec<String> = end.failure().into_iter().map(|why| format!("the clean run: {why}")).collect();
+    let mut wrong: Vec<String> = end
+        .failure()
+        .into_iter()
+        .map(|why| format!("the clean run: {why}"))
+        .collect();
     wrong.extend(workflow.check(site));
     wrong
 }

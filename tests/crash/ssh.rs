@@ -50,7 +50,10 @@ pub struct Ssh {
 pub const PORT: u16 = 2222;
 
 fn refused(target: &SshTarget) -> SshError {
-    SshError::NotReachable(format!("connect to {} port {}: Connection refused", target.host, target.port))
+    SshError::NotReachable(format!(
+        "connect to {} port {}: Connection refused",
+        target.host, target.port
+    ))
 }
 
 fn lost() -> SshError {
@@ -113,7 +116,10 @@ impl Ssh {
                     return unknown(true);
                 }
                 // accept-new keeps the key of this connection, one of them.
-                let first = shown.iter().find(|key| key.starts_with("ssh-ed25519")).or(shown.first());
+                let first = shown
+                    .iter()
+                    .find(|key| key.starts_with("ssh-ed25519"))
+                    .or(shown.first());
                 let line = format!("{} {}\n", target.alias, first.ok_or_else(|| refused(target))?);
                 let written = OpenOptions::new()
                     .append(true)
@@ -179,13 +185,19 @@ async fn shell(
     command: &Command,
     stdin: &[u8],
 ) -> Result<Output, SshError> {
-    let address: SocketAddr = format!("{}:{}", target.host, target.port).parse().map_err(|_| refused(target))?;
+    let address: SocketAddr = format!("{}:{}", target.host, target.port)
+        .parse()
+        .map_err(|_| refused(target))?;
     let (done, wait) = std::sync::mpsc::channel::<()>();
     let held = tokio::task::spawn_blocking(move || {
         let _ = wait.recv();
     });
     let quoted = without_waits(&command.script).replace('\'', r"'\''");
-    let sudo = if command.sudo && target.user != "root" { "sudo -n " } else { "" };
+    let sudo = if command.sudo && target.user != "root" {
+        "sudo -n "
+    } else {
+        ""
+    };
     let line = format!("{sudo}sh -c '{quoted}'");
     let answer = doors
         .exec(address.ip(), address.port(), &target.user, key, &line, stdin)

@@ -41,7 +41,18 @@ pub enum Mishap {
     NotSent,
 }
 
-type Watch = Box<dyn Fn(usize, &str) + Send>;
+type Watch = Box<dyn FnMut(Boundary<'_>) + Send>;
+
+/// A boundary, for a watcher.
+pub struct Boundary<'b> {
+    /// Its number.
+    pub number: usize,
+    /// `before`, `torn`, `late` or `after`, and the effect.
+    pub what: &'b str,
+    /// Whether it is an instant between two effects, when the world can be looked at; else it is a way to go wrong of the
+    /// effect after the last instant.
+    pub instant: bool,
+}
 
 #[derive(Default)]
 struct Inner {
@@ -73,8 +84,8 @@ impl Switch {
         }
     }
 
-    /// Has `watch` called at every boundary that is an instant between two effects, with its number.
-    pub fn watch(&self, watch: impl Fn(usize, &str) + Send + 'static) {
+    /// Has `watch` called at every boundary.
+    pub fn watch(&self, watch: impl FnMut(Boundary<'_>) + Send + 'static) {
         self.inner().watch = Some(Box::new(watch));
     }
 
@@ -114,10 +125,12 @@ impl Switch {
             }
             (number, inner.watch.take())
         };
-        if let Some(watch) = watch {
-            if instant {
-                watch(number, what);
-            }
+        if let Some(mut watch) = watch {
+            watch(Boundary {
+                number,
+                what: &format!("{when} {what}"),
+                instant,
+            });
             self.inner().watch = Some(watch);
         }
         false

@@ -13,7 +13,7 @@ use vmwright::inventory::{Inventory, LoadOptions};
 use vmwright::machine::{self, HostVariables, Machine, SecretsSeen};
 use vmwright::simulator::clock::Durations;
 use vmwright::simulator::spec::{ContainerSpec, DEMO_SECRET, DiskSpec, NodeSpec, Size, VmSpec, WorldSpec};
-use vmwright::simulator::ssh::{Options as SshOptions, NodeDoor};
+use vmwright::simulator::ssh::{NodeDoor, Options as SshOptions};
 use vmwright::simulator::{Handle, Options, Simulator, ssh};
 
 use crate::ssh::{Far, PORT};
@@ -114,9 +114,13 @@ fn spec() -> WorldSpec {
                 format: None,
             },
         )]),
-        config: [("net0", "virtio,bridge=vmbr0"), ("cores", "4"), ("description", "not ours")]
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .into(),
+        config: [
+            ("net0", "virtio,bridge=vmbr0"),
+            ("cores", "4"),
+            ("description", "not ours"),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into(),
         ..VmSpec::default()
     };
     spec.vms.push(foreign(100, "prod-web-00", "pve-0", true));
@@ -256,7 +260,8 @@ impl Site {
                 seen.macs.extend(mac(vm.config.get("net0").unwrap_or_default()));
                 if vm.guest.key_generation() > 0 {
                     let keys = vm.guest.host_keys();
-                    seen.host_keys.extend(keys.first().map(vmwright::simulator::guest::keys::public_line));
+                    seen.host_keys
+                        .extend(keys.first().map(vmwright::simulator::guest::keys::public_line));
                 }
             }
         });
@@ -283,7 +288,10 @@ pub fn foreign(cluster: &Handle) -> Vec<String> {
             .collect();
         all.extend(world.containers.values().map(|container| format!("{container:?}")));
         let not_ours: Vec<String> = [100, 101, 104, 9000, 9001].map(|id: u32| id.to_string()).into();
-        let volumes = world.volumes.iter().filter(|volume| not_ours.contains(&volume.vmid.to_string()));
+        let volumes = world
+            .volumes
+            .iter()
+            .filter(|volume| not_ours.contains(&volume.vmid.to_string()));
         all.extend(volumes.map(|volume| format!("{} {} {}", volume.node, volume.volid, volume.size)));
         all
     })
@@ -309,7 +317,9 @@ async fn doors(cluster: &Handle) -> ssh::Doors {
 /// The names in a folder, sorted.
 pub fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
     names.sort();
     names
 }
