@@ -267,3 +267,6 @@ impl Trusted {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
