@@ -166,3 +166,18 @@ fn late(run: &HostRun, last: &SshError) -> Wait {
         late: Box::new(Diagnostic::error(code, message).help(help)),
     }
 }
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+impl Running {
+    /// As if a command had run.
+    pub(crate) fn of(vm: Vm) -> Self {
+        Self {
+            vm,
+            boot_id: "b".to_owned(),
+            _made: (),
+        }
+    }
+}

@@ -273,3 +273,6 @@ const SHUTDOWN: Duration = Duration::from_secs(60);
 const SILENCE: Duration = Duration::from_secs(120);
 /// How long after the guest's first answer its addresses may come.
 const ADDRESSES: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests;
