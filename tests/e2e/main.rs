@@ -2,8 +2,10 @@
 
 mod contention;
 mod creation;
+mod fleet;
 mod guest;
 mod happy;
 mod hardware;
+mod plan;
 mod resume;
 mod support;
