@@ -99,6 +99,8 @@ impl Recap {
             if let Some(diagnostic) = &row.diagnostic {
                 out.push('\n');
                 out.push_str(&failure(row, diagnostic));
+            } else if let Some(next) = &row.next {
+                let _ = writeln!(out, "{}: go on with: {next}", row.host);
             }
         }
         out.push('\n');
