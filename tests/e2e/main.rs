@@ -4,3 +4,4 @@ mod happy;
 mod input;
 mod support;
 mod weather;
+mod weather_ready;

@@ -9,6 +9,7 @@ use crate::proxmox::size::Size;
 use crate::proxmox::storage::StorageInfo;
 use crate::stage::readiness::Template;
 use crate::stage::readiness::facts::Facts;
+use crate::stage::readiness::grant;
 
 /// Everything that is wrong, errors and warnings.
 pub fn check(machine: &Machine, facts: &Facts) -> Vec<Diagnostic> {
@@ -434,6 +435,11 @@ fn bridges(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
             continue;
         }
         let known: Vec<&str> = bridges.iter().map(|bridge| bridge.iface.as_str()).collect();
+        let known = if known.is_empty() {
+            "none".to_owned()
+        } else {
+            known.join(", ")
+        };
         out.push(
             error(
                 machine,
@@ -444,7 +450,7 @@ fn bridges(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
                     machine.node, nic.bridge
                 ),
             )
-            .rule(format!("the bridges that it may use are {}", known.join(", ")))
+            .rule(format!("bridges that it may use: {known}"))
             .help("on Proxmox VE 8 and later the identity needs SDN.Use on /sdn/zones/localnetwork/BRIDGE"),
         );
     }
@@ -513,19 +519,14 @@ fn privileges(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
     }
     for (path, privileges) in missing {
         let list: Vec<&str> = privileges.into_iter().collect();
-        out.push(
-            error(
-                machine,
-                "readiness/privileges",
-                "global_proxmox_api_user",
-                format!("the identity lacks {} on {path}", list.join(", ")),
-            )
-            .help(format!(
-                "pveum role add VmwrightMissing --privs '{}' && pveum acl modify {path} --tokens 'USER@REALM!TOKEN' --roles VmwrightMissing",
-                list.join(" ")
-            ))
-            .help("an ACL on a deeper path replaces what the identity inherits, it does not add to it"),
+        let mut diagnostic = error(
+            machine,
+            "readiness/privileges",
+            "global_proxmox_api_user",
+            format!("the identity lacks {} on {path}", list.join(", ")),
         );
+        diagnostic.help = grant::commands(machine, permissions, &path, &list);
+        out.push(diagnostic);
     }
 }
 
