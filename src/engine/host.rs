@@ -116,6 +116,8 @@ pub struct HostRun {
 
 /// How long calls that were certainly not executed are repeated.
 const PATIENCE: Duration = Duration::from_secs(180);
+/// The same while nothing was done yet in this run: starting it again later costs nothing, and a wrong address is told soon.
+const PATIENCE_BEFORE: Duration = Duration::from_secs(8);
 /// How often a stage may make the same changes. One that needs more is not converging.
 const MAX_ACTS: u32 = 12;
 
@@ -296,7 +298,12 @@ impl HostRun {
         }
         let since = *troubled.get_or_insert_with(Instant::now);
         let elapsed = since.elapsed();
-        if failure.retry == Retry::No || elapsed >= PATIENCE {
+        let patience = if stage <= StageName::Readiness {
+            PATIENCE_BEFORE
+        } else {
+            PATIENCE
+        };
+        if failure.retry == Retry::No || elapsed >= patience {
             return Err(Halt::Failed {
                 stage,
                 diagnostic: failure.diagnostic,

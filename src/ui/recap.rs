@@ -135,6 +135,11 @@ fn failure(row: &Row, told: &Told) -> String {
             let _ = writeln!(out, "  {:width$}  {more}", "", width = label.len());
         }
     };
+    match (&told.place, &told.key) {
+        (Some(place), Some(key)) => line("at", &format!("{place} ({key})")),
+        (Some(at), None) | (None, Some(at)) => line("at", at),
+        (None, None) => {}
+    }
     for note in &told.notes {
         line("seen", note);
     }

@@ -18,3 +18,4 @@ mod plan;
 mod resume;
 mod support;
 mod weather;
+mod weather_ready;
