@@ -4,6 +4,8 @@
 //! Everything is read as text. "Code" below is `src` without comments and without the tests at the foot of a file; files
 //! that hold tests only are left out.
 
+#![expect(clippy::unwrap_used, reason = "a test: what cannot be read is a failure")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
