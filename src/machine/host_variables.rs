@@ -81,9 +81,7 @@ impl Variables for HostVariables<'_> {
 
     fn of_host(&self, host: &str) -> Option<Box<dyn Variables + '_>> {
         let known = self.inventory.has_host(host);
-        known.then(|| {
-            Box::new(Self::new(self.inventory, host, self.home.clone(), self.secrets)) as Box<dyn Variables>
-        })
+        known.then(|| Box::new(Self::new(self.inventory, host, self.home.clone(), self.secrets)) as Box<dyn Variables>)
     }
 
     fn home(&self) -> Option<PathBuf> {
