@@ -2,6 +2,8 @@
 //! `tests/inventory/cases` holds an inventory, the arguments (`cmd`) and the answer (`list.json`).
 //! `tests/inventory/refresh.sh` records them anew.
 
+#![expect(clippy::unwrap_used, reason = "a test helper")]
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -12,7 +12,7 @@
 //!
 //! A failed `act` is followed by `observe` when it may be tried again; only the world says what happened.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -150,6 +150,7 @@ impl HostRun {
         self.check_cancel(S::NAME)?;
         self.emit(EventKind::StageStarted { stage: S::NAME });
         let mut acts: BTreeMap<String, u32> = BTreeMap::new();
+        let mut told: BTreeSet<String> = BTreeSet::new();
         let mut changed = false;
         let mut waiting = Waiting::default();
         // Since when looking fails, and since when changing fails: each has its own patience.
@@ -250,11 +251,18 @@ impl HostRun {
                             continue;
                         }
                     }
-                    self.emit(EventKind::Changing {
-                        stage: S::NAME,
-                        changes,
-                        planned,
-                    });
+                    // What is still to be done is seen at every look; it is told once.
+                    let changes: Vec<Change> = changes
+                        .into_iter()
+                        .filter(|change| told.insert(change.to_string()))
+                        .collect();
+                    if !changes.is_empty() {
+                        self.emit(EventKind::Changing {
+                            stage: S::NAME,
+                            changes,
+                            planned,
+                        });
+                    }
                     changed = true;
                     match stage.act(self).await {
                         Ok(()) => {

@@ -275,3 +275,14 @@ pub(crate) fn unknown(name: &str, found: &Discovered) -> Box<Diagnostic> {
     }
     diagnostic.help("bring the nodes back, or grant the identity VM.Audit on /vms with propagation, then run the same command again").into()
 }
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+impl Owned {
+    /// As if ownership had been proven.
+    pub(crate) fn of(vm: Vm) -> Self {
+        Self { vm, _made: () }
+    }
+}

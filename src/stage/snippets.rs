@@ -4,8 +4,6 @@
 //! cannot be uploaded through the API). They are written under a temporary name, renamed and read back, over SSH or, where
 //! the storage is mounted here, into that folder (`vms_snippets_path`).
 
-use std::collections::BTreeMap;
-
 use crate::cloud_init::{Documents, file_names, render};
 use crate::diagnose::Diagnostic;
 use crate::engine::event::{Change, StageName};
@@ -17,7 +15,7 @@ use crate::guest::node::{Folder, FolderError};
 use crate::guest::remote::HostKeys;
 use crate::machine::{Machine, SshTarget};
 use crate::proxmox::config::VmConfig;
-use crate::proxmox::ids::{Mac, NodeName};
+use crate::proxmox::ids::NodeName;
 use crate::stage::node_access;
 use crate::stage::readiness::Ready;
 use crate::stage::trust::explain as known_hosts_failure;
@@ -107,17 +105,10 @@ fn delivered(machine: &Machine, detail: &str) -> Delivered {
 
 /// The files as they are to be: name and content.
 fn files(run: &HostRun) -> Result<[(String, String); 2], Failure> {
-    let macs: BTreeMap<u8, Mac> = run
-        .machine
-        .hardware
-        .nics
-        .iter()
-        .filter_map(|nic| Some((nic.index, run.machine.mac_of(nic.index)?)))
-        .collect();
     let Documents {
         user_data,
         network_data,
-    } = render(&run.machine, &macs, run.shared.templates_dir.as_deref())?;
+    } = render(&run.machine, &run.machine.macs(), run.shared.templates_dir.as_deref())?;
     let (user, network) = file_names(&run.machine);
     Ok([(user, user_data), (network, network_data)])
 }
