@@ -67,7 +67,7 @@ const ONLY_THERE: &[(&str, &[&str], &str)] = &[
     ),
     (
         r"\bprocess::exit\b",
-        &["cli/provision.rs"],
+        &["cli/run.rs"],
         "only the second signal ends the process on the spot",
     ),
     (
@@ -108,7 +108,7 @@ const ONLY_THERE: &[(&str, &[&str], &str)] = &[
             "inventory/",
             "machine/",
             "cloud_init/render.rs",
-            "cli/provision.rs",
+            "cli/doors.rs",
         ],
         "a secret is opened where it is parsed or sent, and nowhere else",
     ),

@@ -28,6 +28,7 @@ use crate::engine::cluster::{Cluster, Listing};
 use crate::engine::event::{Change, EventKind, Events, StageName, Told};
 use crate::engine::failure::{Failure, Retry, explain_ssh};
 use crate::engine::limits::{Limit, Limits};
+use crate::engine::ourselves::SelfProtection;
 use crate::engine::pace::Pace;
 use crate::engine::stage::{Seen, Stage};
 use crate::guest::remote::{Command, HostKeys, Output, Remote, SshError};
@@ -93,6 +94,8 @@ pub struct RunShared {
     pub scratch: PathBuf,
     /// The command line to go on with, without `--limit`: `vmwright provision -i inventory`.
     pub resume: String,
+    /// Who we are, and which VMs may be harmed all the same.
+    pub protection: SelfProtection,
 }
 
 /// One host under way.

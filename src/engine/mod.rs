@@ -8,6 +8,7 @@ pub mod failure;
 pub mod fleet;
 pub mod host;
 pub mod limits;
+pub mod ourselves;
 pub mod pace;
 pub mod stage;
 mod task;

@@ -59,6 +59,7 @@ pub struct Finalize {
     trusted: Trusted,
     proven: AtomicBool,
     snippets_gone: AtomicBool,
+    may_restart: AtomicBool,
     restarts: AtomicU32,
 }
 
@@ -120,6 +121,7 @@ impl Finalize {
             trusted,
             proven: AtomicBool::new(false),
             snippets_gone: AtomicBool::new(false),
+            may_restart: AtomicBool::new(false),
             restarts: AtomicU32::new(0),
         }
     }
@@ -184,8 +186,15 @@ impl Stage for Finalize {
 
     async fn act(&self, run: &HostRun) -> Result<(), Failure> {
         let Some(checkpoint) = Checkpoint::of(run, &self.trusted.vm) else {
-            return steps::begin(run, &self.trusted).await;
+            steps::begin(run, &self.trusted).await?;
+            self.may_restart.store(true, Ordering::Relaxed);
+            return Ok(());
         };
+        // A checkpoint of an earlier run does not say where vmwright runs now.
+        if !self.may_restart.load(Ordering::Relaxed) {
+            steps::check_protection(run, &checkpoint.vm).await?;
+            self.may_restart.store(true, Ordering::Relaxed);
+        }
         match checkpoint.step {
             FinalizeStep::Begun => {
                 steps::switch_off(run).await?;
