@@ -2,6 +2,7 @@
 
 mod contention;
 mod creation;
+mod examples;
 mod fleet;
 mod guest;
 mod happy;
@@ -9,3 +10,4 @@ mod hardware;
 mod plan;
 mod resume;
 mod support;
+mod verbs;
