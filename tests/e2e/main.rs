@@ -9,6 +9,7 @@
 
 mod contention;
 mod creation;
+mod examples;
 mod fleet;
 mod guest;
 mod happy;
@@ -17,5 +18,6 @@ mod input;
 mod plan;
 mod resume;
 mod support;
+mod verbs;
 mod weather;
 mod weather_ready;
