@@ -2,12 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod adopt;
 mod contention;
 mod creation;
 mod guest;
 mod happy;
 mod hardware;
 mod input;
+mod protect;
+mod remove;
 mod resume;
 mod support;
 mod weather;
