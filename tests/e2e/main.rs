@@ -7,6 +7,7 @@
     reason = "a test that cannot go on fails; figures and skipped tests are told on stderr"
 )]
 
+mod adopt;
 mod contention;
 mod creation;
 mod examples;
@@ -16,6 +17,8 @@ mod happy;
 mod hardware;
 mod input;
 mod plan;
+mod protect;
+mod remove;
 mod resume;
 mod support;
 mod verbs;
