@@ -8,7 +8,8 @@ use crate::cloud_init::{Documents, file_names, render};
 use crate::diagnose::Diagnostic;
 use crate::engine::event::{Change, StageName};
 use crate::engine::failure::{Failure, Retry, explain_ssh};
-use crate::engine::host::{HostRun, at};
+use crate::engine::guest::at;
+use crate::engine::host::HostRun;
 use crate::engine::stage::{Seen, Stage};
 use crate::guest::known_hosts;
 use crate::guest::node::{Folder, FolderError};
@@ -262,9 +263,34 @@ pub fn cloud_init_keys(run: &HostRun, config: &VmConfig) -> Vec<String> {
     }
 }
 
+/// The snippets of this VM that lie on a node, by name.
+pub async fn present(run: &HostRun, node: &NodeName) -> Result<Vec<String>, Failure> {
+    let (user, network) = file_names(&run.machine);
+    let place = place_on(run, node).await?;
+    let names = match place.folder(run).list().await {
+        Ok(names) => names,
+        Err(FolderError::Missing(_)) => Vec::new(),
+        Err(error) => return Err(place.explain(&error)),
+    };
+    Ok(names
+        .into_iter()
+        .filter(|name| *name == user || *name == network)
+        .collect())
+}
+
 /// Removes the snippets of this VM from a node.
 pub async fn remove(run: &HostRun, node: &NodeName) -> Result<(), Failure> {
     let (user, network) = file_names(&run.machine);
+    let place = place_on(run, node).await?;
+    let folder = place.folder(run);
+    for name in [user, network] {
+        folder.remove(&name).await.map_err(|error| place.explain(&error))?;
+    }
+    Ok(())
+}
+
+/// Where the snippets of this VM would lie on a node.
+async fn place_on(run: &HostRun, node: &NodeName) -> Result<Place, Failure> {
     let (target, path) = match run.machine.snippets.local_path {
         Some(_) => (None, String::new()),
         None => {
@@ -288,10 +314,5 @@ pub async fn remove(run: &HostRun, node: &NodeName) -> Result<(), Failure> {
             )
         }
     };
-    let place = Place::of(run, node, target, path)?;
-    let folder = place.folder(run);
-    for name in [user, network] {
-        folder.remove(&name).await.map_err(|error| place.explain(&error))?;
-    }
-    Ok(())
+    Place::of(run, node, target, path)
 }

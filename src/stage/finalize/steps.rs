@@ -16,7 +16,7 @@ use crate::proxmox::vm::View;
 use crate::stage::snippets::{self, cloud_init_keys};
 use crate::stage::start::pace;
 use crate::stage::trust::Trusted;
-use crate::stage::{Vm, finalize::verify, still_named, still_ours};
+use crate::stage::{Vm, finalize::verify, protect, still_named, still_ours};
 use crate::state::record::{FinalizeStep, Phase};
 
 const NAME: StageName = StageName::Finalize;
@@ -27,6 +27,7 @@ pub async fn begin(run: &HostRun, trusted: &Trusted) -> Result<(), Failure> {
     let vm = &trusted.vm;
     let config = run.api().vm_config(&vm.node, vm.vmid, View::Current).await?;
     still_ours(vm, &run.machine.name, &config)?;
+    protect::may_restart(run, vm, &config)?;
     let drive = match config.cloudinit_drives().as_slice() {
         [] => NO_DRIVE.to_owned(),
         [one] => one.slot.to_string(),
@@ -61,6 +62,13 @@ pub async fn begin(run: &HostRun, trusted: &Trusted) -> Result<(), Failure> {
         addresses: addresses.into_iter().collect(),
         step: FinalizeStep::Begun,
     })
+}
+
+/// Whether the VM may be restarted by us.
+pub async fn check_protection(run: &HostRun, vm: &Vm) -> Result<(), Failure> {
+    let config = run.api().vm_config(&vm.node, vm.vmid, View::Current).await?;
+    still_ours(vm, &run.machine.name, &config)?;
+    protect::may_restart(run, vm, &config)
 }
 
 /// Switches cloud-init off on the guest.
@@ -200,6 +208,8 @@ async fn wait_for_power_tasks(run: &HostRun, vm: &Vm) -> Result<(), Failure> {
     for task in tasks
         .iter()
         .filter(|task| matches!(task.upid.kind(), "qmreboot" | "qmshutdown" | "qmstop" | "qmstart"))
+        // An API that does not know the filter tells of all guests' tasks, those that ended too.
+        .filter(|task| task.endtime.is_none() && task.upid.id() == vm.vmid.to_string())
     {
         // How it ends does not matter here: the state afterwards is looked at.
         let _ = run
