@@ -10,4 +10,5 @@ mod hardware;
 mod plan;
 mod resume;
 mod support;
+mod transcripts;
 mod verbs;
