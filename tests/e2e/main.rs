@@ -4,4 +4,6 @@ mod happy;
 mod input;
 mod support;
 mod weather;
+mod weather_doors;
+mod weather_guest;
 mod weather_ready;
