@@ -23,4 +23,6 @@ mod resume;
 mod support;
 mod verbs;
 mod weather;
+mod weather_doors;
+mod weather_guest;
 mod weather_ready;
