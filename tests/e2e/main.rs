@@ -9,5 +9,6 @@ mod happy;
 mod hardware;
 mod input;
 mod resume;
+mod secrets;
 mod support;
 mod weather;
