@@ -20,6 +20,7 @@ mod plan;
 mod protect;
 mod remove;
 mod resume;
+mod secrets;
 mod support;
 mod verbs;
 mod weather;
