@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod event;
 pub mod failure;
 pub mod fleet;
+pub mod guest;
 pub mod host;
 pub mod limits;
 pub mod ourselves;

@@ -379,7 +379,7 @@ pub struct Guest {
 }
 
 /// How to log in to a machine with the system's `ssh`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SshTarget {
     /// The name that the host key is looked up under (`HostKeyAlias`): the inventory's name, never an address that
     /// another VM had before.

@@ -99,6 +99,8 @@ impl Recap {
             if let Some(diagnostic) = &row.diagnostic {
                 out.push('\n');
                 out.push_str(&failure(row, diagnostic));
+            } else if let Some(next) = &row.next {
+                let _ = writeln!(out, "{}: go on with: {next}", row.host);
             }
         }
         out.push('\n');
@@ -135,6 +137,11 @@ fn failure(row: &Row, told: &Told) -> String {
             let _ = writeln!(out, "  {:width$}  {more}", "", width = label.len());
         }
     };
+    match (&told.place, &told.key) {
+        (Some(place), Some(key)) => line("at", &format!("{place} ({key})")),
+        (Some(at), None) | (None, Some(at)) => line("at", at),
+        (None, None) => {}
+    }
     for note in &told.notes {
         line("seen", note);
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::*;
+use crate::guest::remote::{HostKeys, SshError};
 use crate::engine::event::EventKind;
 use crate::engine::failure::Retry;
 use crate::engine::limits::Limit;

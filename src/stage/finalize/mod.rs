@@ -28,7 +28,8 @@ use std::time::Duration;
 use crate::diagnose::{Diagnostic, Exit};
 use crate::engine::event::{Change, StageName};
 use crate::engine::failure::Failure;
-use crate::engine::host::{HostRun, at};
+use crate::engine::guest::at;
+use crate::engine::host::HostRun;
 use crate::engine::pace::Pace;
 use crate::engine::stage::{Seen, Stage, Wait};
 use crate::guest::remote::SshError;
@@ -282,3 +283,6 @@ const SHUTDOWN: Duration = Duration::from_secs(60);
 const SILENCE: Duration = Duration::from_secs(120);
 /// How long after the guest's first answer its addresses may come.
 const ADDRESSES: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests;
