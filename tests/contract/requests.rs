@@ -148,6 +148,8 @@ async fn all_calls(client: &Client, door: &Arc<Door>) -> Vec<ApiRequest> {
 
     let _ = client.agent_ping(&pve1, vm).await;
     let _ = client.agent_interfaces(&pve1, vm).await;
+    let _ = client.snapshots(&pve1, vm).await;
+    let _ = client.replication_jobs(&pve1, vm).await;
     let _ = client
         .agent_read_file(&pve1, vm, "/etc/ssh/ssh_host_ed25519_key.pub")
         .await;
