@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::*;
-use crate::guest::remote::{HostKeys, SshError};
 use crate::engine::event::EventKind;
 use crate::engine::failure::Retry;
 use crate::engine::limits::Limit;
 use crate::engine::stage::Wait;
 use crate::engine::testing::{Fixture, SECRET, machine};
+use crate::guest::remote::{HostKeys, SshError};
 
 /// What the stage sees next; the last one is seen again and again.
 #[derive(Clone)]
