@@ -55,6 +55,10 @@ impl Stage for Snippets<'_> {
                 missing.push(Change::new(name, place.to_string()));
             }
         }
+        if !place.news(run)?.is_empty() {
+            let file = run.shared.known_hosts.display().to_string();
+            missing.push(Change::new(format!("host key of {}", place.node), file));
+        }
         if missing.is_empty() {
             return Ok(Seen::Done(delivered(&run.machine, &place.to_string())));
         }
@@ -158,19 +162,26 @@ impl Place {
         })
     }
 
-    /// Puts the keys of a node that was met for the first time into known_hosts, under its lock: `ssh` itself appends to the
-    /// file without one.
-    async fn remember(&self, run: &HostRun) -> Result<(), Failure> {
-        let Some((target, HostKeys::LearnInto(learned))) = &self.target else {
-            return Ok(());
-        };
-        let keys = known_hosts::read(learned, &target.alias).map_err(known_hosts_failure)?;
-        if keys.is_empty() || is_known(run, target)? {
-            return Ok(());
+    /// The keys of a node that was met for the first time in this run, and that known_hosts does not have yet.
+    fn news(&self, run: &HostRun) -> Result<Vec<String>, Failure> {
+        match &self.target {
+            Some((target, HostKeys::LearnInto(learned))) if !is_known(run, target)? => {
+                known_hosts::read(learned, &target.alias).map_err(known_hosts_failure)
+            }
+            Some(_) | None => Ok(Vec::new()),
         }
-        known_hosts::replace(&run.shared.known_hosts, &node_names(target), &keys)
-            .await
-            .map_err(known_hosts_failure)?;
+    }
+
+    /// Puts such keys into known_hosts, under its lock: `ssh` itself appends to the file without one.
+    async fn remember(&self, run: &HostRun) -> Result<(), Failure> {
+        let keys = self.news(run)?;
+        if let Some((target, _)) = &self.target
+            && !keys.is_empty()
+        {
+            known_hosts::replace(&run.shared.known_hosts, &node_names(target), &keys)
+                .await
+                .map_err(known_hosts_failure)?;
+        }
         Ok(())
     }
 
