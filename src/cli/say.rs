@@ -28,17 +28,39 @@ pub fn problems(problems: &[Diagnostic]) -> Exit {
         .unwrap_or(Exit::HostFailed)
 }
 
-/// Prints diagnostics to standard error, each once.
+/// Prints diagnostics to standard error, each once: one about several hosts names them all.
 pub fn diagnostics(diagnostics: &[Diagnostic], redactor: &Redactor) {
     let mut err = anstream::stderr().lock();
     let style = style();
-    for (index, diagnostic) in diagnostics.iter().enumerate() {
-        if diagnostics[..index].contains(diagnostic) {
-            continue;
-        }
+    for diagnostic in together(diagnostics) {
         // Standard error may be closed; nothing is to be done about that.
-        let _ = writeln!(err, "{}", render(diagnostic, style, redactor));
+        let _ = writeln!(err, "{}", render(&diagnostic, style, redactor));
     }
+}
+
+/// The most hosts that are named one by one.
+const NAMED: usize = 6;
+
+/// Equal diagnostics of several hosts as one: a mistake in a group's variables is one mistake.
+fn together(diagnostics: &[Diagnostic]) -> Vec<Diagnostic> {
+    let mut merged: Vec<(Diagnostic, Vec<&str>)> = Vec::new();
+    for diagnostic in diagnostics {
+        let mut same = diagnostic.clone();
+        same.host = None;
+        let host = diagnostic.host.as_deref();
+        match merged.iter_mut().find(|(known, _)| *known == same) {
+            Some((_, hosts)) => hosts.extend(host.filter(|host| !hosts.contains(host))),
+            None => merged.push((same, host.into_iter().collect())),
+        }
+    }
+    merged
+        .into_iter()
+        .map(|(diagnostic, hosts)| match hosts.as_slice() {
+            [] => diagnostic,
+            few if few.len() <= NAMED => diagnostic.host(few.join(", ")),
+            many => diagnostic.host(format!("{} and {} more", many[..NAMED].join(", "), many.len() - NAMED)),
+        })
+        .collect()
 }
 
 /// Prints a line of talk to standard error.
@@ -50,4 +72,24 @@ pub fn talk(text: &str) {
 pub fn data(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_mistake_of_many_hosts_is_told_once() {
+        let about = |host: &str| Diagnostic::error("machine/scsihw", "no controller").host(host);
+        let other = Diagnostic::error("machine/windows", "a Windows guest").host("a");
+        let told = together(&[about("a"), other.clone(), about("b"), about("a")]);
+        assert_eq!(told, [about("a, b"), other]);
+        let many: Vec<Diagnostic> = (0..8).map(|number| about(&format!("h{number}"))).collect();
+        assert_eq!(
+            together(&many)[0].host.as_deref(),
+            Some("h0, h1, h2, h3, h4, h5 and 2 more")
+        );
+        let none = Diagnostic::error("cli/no-vms", "no VMs");
+        assert_eq!(together(&[none.clone(), none.clone()]), [none]);
+    }
 }

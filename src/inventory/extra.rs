@@ -32,8 +32,12 @@ pub(crate) fn read(argument: &str, loader: &mut Loader<'_>) -> Result<Vars, Diag
         let document = yaml::parse(argument, &"--extra-vars".into())?;
         (document.value, false)
     } else {
-        return pairs(argument)
-            .map_err(|why| wrong(format!("`{argument}` cannot be split: {why}")).help("close the quotes and braces"));
+        let pairs = pairs(argument)
+            .map_err(|why| wrong(format!("`{argument}` cannot be split: {why}")).help("close the quotes and braces"))?;
+        if pairs.is_empty() && !argument.trim().is_empty() {
+            return Err(wrong(format!("`{argument}` sets nothing")).help("write -e key=value"));
+        }
+        return Ok(pairs);
     };
     if secret {
         value.make_secret();

@@ -5,7 +5,7 @@ use minijinja::{Environment, Error, ErrorKind, State};
 
 use super::template::current;
 use super::value::{Data, Value};
-use super::{filters_basic, filters_data, filters_net, filters_text, text};
+use super::{filters_basic, filters_data, filters_net, filters_path, filters_text, text};
 use crate::diagnose::Place;
 
 /// A call of a filter.
@@ -56,13 +56,13 @@ const FILTERS: &[(&str, Filter)] = &[
     ("regex_escape", filters_text::regex_escape),
     ("b64encode", filters_text::b64encode),
     ("b64decode", filters_text::b64decode),
-    ("basename", filters_text::basename),
-    ("dirname", filters_text::dirname),
-    ("splitext", filters_text::splitext),
-    ("path_join", filters_text::path_join),
-    ("expanduser", filters_text::expanduser),
-    ("normpath", filters_text::normpath),
-    ("relpath", filters_text::relpath),
+    ("basename", filters_path::basename),
+    ("dirname", filters_path::dirname),
+    ("splitext", filters_path::splitext),
+    ("path_join", filters_path::path_join),
+    ("expanduser", filters_path::expanduser),
+    ("normpath", filters_path::normpath),
+    ("relpath", filters_path::relpath),
     ("quote", filters_text::quote),
     ("hash", filters_text::hash),
     ("md5", |call| filters_text::hash_with(call, "md5")),

@@ -25,6 +25,7 @@ mod filters;
 mod filters_basic;
 mod filters_data;
 mod filters_net;
+mod filters_path;
 mod filters_text;
 mod groups;
 pub mod host_pattern;
@@ -39,6 +40,8 @@ mod pattern;
 mod scalar;
 mod scope;
 mod script;
+#[cfg(test)]
+mod secret_tests;
 mod sources;
 mod template;
 mod template_fault;

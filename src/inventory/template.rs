@@ -317,9 +317,10 @@ impl Run {
             .iter()
             .position(|frame| frame.host == scope.host && *frame.source == *source);
         if let Some(first) = again {
-            let labels: Vec<&str> = frames[first..].iter().map(|frame| frame.label.as_str()).collect();
-            let first_label = labels.first().copied().unwrap_or_default();
-            let chain = format!("{} > {first_label}", labels.join(" > "));
+            // The template that is met again may stand in another variable, with the same text: that one is in the loop.
+            let mut labels = vec![label];
+            labels.extend(frames[first + 1..].iter().map(|frame| frame.label.as_str()));
+            let chain = format!("{} > {label}", labels.join(" > "));
             let mut fault = Diagnostic::error(
                 "inventory/template-loop",
                 format!("`{label}` needs its own value: {chain}"),
@@ -327,7 +328,8 @@ impl Run {
             .at(raw.place.clone())
             .rule("a variable cannot be made of itself")
             .help("give one of these variables a value of its own");
-            for frame in &frames[first..] {
+            fault = fault.note(raw.place.clone(), format!("`{label}` is made here"));
+            for frame in &frames[first + 1..] {
                 fault = fault.note(frame.place.clone(), format!("`{}` is made here", frame.label));
             }
             return Err(Failure::Fault(Box::new(fault)));

@@ -128,9 +128,15 @@ impl Run {
 
 /// Adds the running template to the chain of a fault.
 pub(super) fn needed_by(fault: Diagnostic, frame: &Frame) -> Diagnostic {
-    if frame.label.is_empty() {
-        fault.note(frame.place.clone(), "needed here")
+    let text = if frame.label.is_empty() {
+        "needed here".to_owned()
     } else {
-        fault.note(frame.place.clone(), format!("needed by `{}`", frame.label))
+        format!("needed by `{}`", frame.label)
+    };
+    // The frame that met the fault may have told it already.
+    let note = (Some(frame.place.clone()), text);
+    if fault.notes.last() == Some(&note) {
+        return fault;
     }
+    fault.note(note.0, note.1)
 }

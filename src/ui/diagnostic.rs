@@ -17,6 +17,7 @@ use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use crate::diagnose::{Diagnostic, Place, Severity};
+use crate::machine::schema;
 use crate::secret::Redactor;
 
 /// How diagnostics are shown.
@@ -36,7 +37,10 @@ pub fn render(diagnostic: &Diagnostic, style: Style, redactor: &Redactor) -> Str
     };
     let message = redactor.mask(&diagnostic.message).into_owned();
     let title = level.primary_title(message.as_str()).id(diagnostic.code);
-    let excerpt = diagnostic.place.as_ref().and_then(|place| excerpt(place, redactor));
+    let excerpt = match &diagnostic.place {
+        Some(place) if !about_secret(diagnostic.key.as_deref()) => excerpt(place, redactor),
+        Some(_) | None => None,
+    };
     let place = diagnostic.place.as_ref().map(ToString::to_string);
     let mut footers: Vec<(Level<'_>, String)> = Vec::new();
     if let Some(host) = &diagnostic.host {
@@ -85,6 +89,40 @@ pub fn render(diagnostic: &Diagnostic, style: Style, redactor: &Redactor) -> Str
     text
 }
 
+/// Whether a variable of this path holds a secret.
+fn about_secret(key: Option<&str>) -> bool {
+    key.is_some_and(|key| key.rsplit('.').any(is_secret_name))
+}
+
+/// Whether a line of an inventory sets a variable whose name tells of a secret. The redactor does not know its value yet when
+/// it is the inventory itself that cannot be read.
+fn sets_secret(line: &str) -> bool {
+    let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let mut rest = line;
+    while let Some(at) = rest.find([':', '=']) {
+        let before = rest[..at].trim_end().trim_end_matches(['"', '\'']);
+        let start = before.rfind(|c| !is_name(c)).map_or(0, |index| {
+            index + before[index..].chars().next().map_or(1, char::len_utf8)
+        });
+        if is_secret_name(&before[start..]) {
+            return true;
+        }
+        rest = &rest[at + 1..];
+    }
+    false
+}
+
+fn is_secret_name(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    schema::variable(name).is_some_and(|variable| variable.secret)
+        || ["password", "passwd", "secret", "passphrase"]
+            .iter()
+            .any(|word| lower.contains(word))
+        || ["token", "pass", "api_key", "private_key"]
+            .iter()
+            .any(|word| lower.ends_with(word))
+}
+
 struct Excerpt {
     line: String,
     span: std::ops::Range<usize>,
@@ -97,7 +135,7 @@ fn excerpt(place: &Place, redactor: &Redactor) -> Option<Excerpt> {
     }
     let text = std::fs::read_to_string(&*place.file).ok()?;
     let line = text.lines().nth(place.line as usize - 1)?.to_owned();
-    if redactor.mask(&line) != line || line.contains("$ANSIBLE_VAULT") {
+    if redactor.mask(&line) != line || line.contains("$ANSIBLE_VAULT") || sets_secret(&line) {
         return None;
     }
     let column = (place.column.max(1) - 1) as usize;
@@ -157,5 +195,29 @@ mod tests {
         );
         assert!(!text.contains("s3cret"), "{text}");
         assert!(text.contains("bad token ***"), "{text}");
+    }
+
+    #[test]
+    fn a_line_that_sets_a_secret_is_known_by_its_name() {
+        for line in [
+            "global_proxmox_api_token: abc",
+            "web-0 a=1 ansible_password='x y'",
+            "  \"pihole_password\": {",
+            "db_secret = 1",
+            "users: [{username: a, password: b}]",
+        ] {
+            assert!(sets_secret(line), "{line}");
+        }
+        for line in [
+            "global_proxmox_api_token_id: vmwright",
+            "web-0 vms_os=debian_12",
+            "a: password",
+            "token",
+            "",
+        ] {
+            assert!(!sets_secret(line), "{line}");
+        }
+        assert!(about_secret(Some("users_list[0].password")));
+        assert!(!about_secret(Some("vms_config.cores")));
     }
 }

@@ -11,6 +11,7 @@
 //! The facts are gathered here; the rules are pure functions in [`rules`].
 
 mod facts;
+mod grant;
 mod rules;
 
 use crate::diagnose::{Diagnostic, Severity};
@@ -126,4 +127,18 @@ fn together(host: &str, mut problems: Vec<Diagnostic>) -> Diagnostic {
         }
     }
     all.rule("nothing was written")
+}
+
+#[cfg(test)]
+impl Ready {
+    /// As if everything had been found ready for a clone of this template on its own node.
+    pub(crate) fn of(template: Template) -> Self {
+        Self {
+            template: Some(template),
+            clone_target: None,
+            node_ssh: None,
+            snippet_dir: "/var/lib/vz/snippets".to_owned(),
+            _made: (),
+        }
+    }
 }
