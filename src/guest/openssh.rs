@@ -71,6 +71,8 @@ impl Default for Options {
 pub struct OpenSsh {
     options: Options,
     slots: Mutex<HashMap<String, Arc<Slot>>>,
+    /// What `ssh` says of the way to a target. The host keys that are asked for do not change the way.
+    ways: Mutex<HashMap<SshTarget, bool>>,
     // Last, so that the masters are gone before their folder.
     home: TempDir,
 }
@@ -114,6 +116,7 @@ impl OpenSsh {
                     return Ok(Self {
                         options,
                         slots: Mutex::default(),
+                        ways: Mutex::default(),
                         home,
                     });
                 }
@@ -203,16 +206,31 @@ impl OpenSsh {
             }
             *kept = None;
         }
-        if *slot
-            .direct
-            .get_or_try_init(|| is_direct(&slot.config, &slot.target.alias))
-            .await?
-        {
+        if *slot.direct.get_or_try_init(|| self.is_direct(slot)).await? {
             self.knock(&slot.target).await?;
         }
         let session = Arc::new(self.master(slot).await?);
         *kept = Some(Arc::clone(&session));
         Ok(session)
+    }
+
+    /// Whether no jump or proxy stands between; asked once a target.
+    async fn is_direct(&self, slot: &Slot) -> Result<bool, SshError> {
+        let known = self
+            .ways
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&slot.target)
+            .copied();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let found = is_direct(&slot.config, &slot.target.alias).await?;
+        self.ways
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(slot.target.clone(), found);
+        Ok(found)
     }
 
     /// Whether the port answers: costs no process while a machine boots.
@@ -400,7 +418,7 @@ impl Remote for OpenSsh {
             let throwaway = HostKeys::LearnInto(self.home.path().join("scan"));
             let text = self.config_text(target, &throwaway)?;
             let slot = Slot::new(target, self.file("c", text.as_bytes())?);
-            let mut found = match is_direct(&slot.config, &slot.target.alias).await? {
+            let mut found = match self.is_direct(&slot).await? {
                 true => self.scan_directly(target).await?,
                 false => self.scan_by_ssh(target).await?,
             };

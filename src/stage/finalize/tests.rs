@@ -1,14 +1,286 @@
 //! Finalize against a fake VM: the order of its steps, each way in which it fails, and where a rerun goes on.
 
-mod site;
+mod rerun;
 
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 
 use super::*;
-use crate::engine::testing::Reply;
-use site::*;
+use crate::engine::host::{Halt, Mode};
+use crate::engine::testing::{Fixture, Reply, answer, machine, upid};
+use crate::guest::remote::HostKeys;
+
+const UUID: &str = "3a940e9f-7149-44b9-8fde-c9584aefc10c";
+const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA";
+const CICUSTOM: &str = "user=local:snippets/web-0-user-data-ci.yml,network=local:snippets/web-0-network-data-ci.yml";
+
+/// A guest and its VM 105.
+struct World {
+    running: bool,
+    boot: u32,
+    drive: bool,
+    drive_pending: bool,
+    cicustom: bool,
+    key: &'static str,
+    addresses: Vec<&'static str>,
+    off: bool,
+    name: &'static str,
+    /// How the guest takes a shutdown.
+    obeys: bool,
+    /// A reboot applies what is pending.
+    applies: bool,
+    /// A reboot gives a new boot id.
+    boots_anew: bool,
+    /// The guest answers from this moment on.
+    silent_until: Option<tokio::time::Instant>,
+    exit: &'static str,
+    effects: Vec<String>,
+}
+
+impl World {
+    fn stop(&mut self) {
+        self.running = false;
+        self.apply();
+    }
+
+    fn apply(&mut self) {
+        if self.drive_pending && self.applies {
+            (self.drive, self.drive_pending) = (false, false);
+        }
+    }
+
+    fn start(&mut self) {
+        self.apply();
+        self.running = true;
+        if self.boots_anew {
+            self.boot += 1;
+        }
+    }
+
+    fn boot_id(&self) -> String {
+        format!("00000000-0000-0000-0000-{:012}", self.boot)
+    }
+}
+
+type Shared = Arc<Mutex<World>>;
+
+fn task(kind: &str) -> Reply {
+    Reply::Data(json!(upid(kind, 105)))
+}
+
+/// The API of that VM.
+fn api(fixture: &Fixture, world: &Shared) {
+    let state = Arc::clone(world);
+    fixture.api.on(move |request| {
+        let mut world = state.lock().unwrap();
+        let param = |key: &str| {
+            let found = request.params.iter().find(|(name, _)| name == key);
+            found.map(|(_, value)| value.clone())
+        };
+        if request.method.as_str() != "GET" {
+            let effect = format!("{} {}", request.method, request.path.rsplit('/').next().unwrap());
+            world.effects.push(effect);
+        }
+        let path = request
+            .path
+            .strip_prefix("/nodes/pve1/")
+            .unwrap_or(&request.path)
+            .to_owned();
+        Some(match (request.method.as_str(), path.as_str()) {
+            ("GET", "qemu/105/config") => {
+                let current = param("current").is_some();
+                let mut config = json!({"name": world.name, "smbios1": format!("uuid={UUID}"), "digest": "d"});
+                if world.drive && (current || !world.drive_pending) {
+                    config["ide2"] = json!("local:105/vm-105-cloudinit.qcow2,media=cdrom");
+                }
+                if world.cicustom {
+                    config["cicustom"] = json!(CICUSTOM);
+                }
+                Reply::Data(config)
+            }
+            ("GET", "qemu/105/pending") if world.drive => {
+                let value = "local:105/vm-105-cloudinit.qcow2,media=cdrom";
+                let mut entry = json!({"key": "ide2", "value": value});
+                if world.drive_pending {
+                    entry["delete"] = json!(1);
+                }
+                Reply::Data(json!([entry]))
+            }
+            ("GET", "qemu/105/pending") => Reply::Data(json!([])),
+            ("GET", "qemu/105/status/current") => {
+                let status = if world.running { "running" } else { "stopped" };
+                Reply::Data(json!({"status": status, "name": world.name}))
+            }
+            ("GET", "tasks") => Reply::Data(json!([])),
+            ("GET", path) if path.ends_with("/status") => {
+                let exit = if path.contains("qmreboot") { world.exit } else { "OK" };
+                Reply::Data(json!({"status": "stopped", "exitstatus": exit}))
+            }
+            ("GET", path) if path.ends_with("/log") => Reply::Data(json!([])),
+            ("PUT", "qemu/105/config") => {
+                for key in param("delete").unwrap_or_default().split(',') {
+                    match key {
+                        "ide2" if world.running => world.drive_pending = true,
+                        "ide2" => world.drive = false,
+                        "cicustom" => world.cicustom = false,
+                        other => panic!("nobody may delete {other}"),
+                    }
+                }
+                Reply::Data(json!(null))
+            }
+            ("POST", "qemu/105/status/reboot") => {
+                if world.obeys {
+                    world.stop();
+                    world.start();
+                } else {
+                    world.exit = "VM quit/powerdown failed - got timeout";
+                }
+                task("qmreboot")
+            }
+            ("POST", "qemu/105/status/shutdown") => {
+                assert_eq!(param("forceStop").as_deref(), Some("1"));
+                world.stop();
+                task("qmshutdown")
+            }
+            ("POST", "qemu/105/status/start") => {
+                world.start();
+                task("qmstart")
+            }
+            _ => return None,
+        })
+    });
+}
+
+/// The guest behind SSH.
+fn far(fixture: &Fixture, world: &Shared) {
+    let state = Arc::clone(world);
+    fixture.far.on(move |keys, command| {
+        let mut world = state.lock().unwrap();
+        let silent = world
+            .silent_until
+            .is_some_and(|until| tokio::time::Instant::now() < until);
+        if !world.running || silent {
+            return Err(SshError::NotReachable("connection refused".into()));
+        }
+        if let HostKeys::Known(known) = keys
+            && !known.iter().any(|key| key == world.key)
+        {
+            return Err(SshError::HostKey {
+                text: "other key".into(),
+                changed: true,
+            });
+        }
+        if command.script.contains("boot_id") {
+            answer(&world.boot_id())
+        } else if command.script.contains("cloud-init.disabled") {
+            world.effects.push("cloud-init off".to_owned());
+            let word = if world.off { "before" } else { "now" };
+            world.off = true;
+            answer(word)
+        } else if command.script.contains("ip -j addr") {
+            let infos: Vec<_> = world
+                .addresses
+                .iter()
+                .map(|address| json!({"local": address, "prefixlen": 24}))
+                .collect();
+            answer(&format!("ip\n{}", json!([{"ifname": "eth0", "addr_info": infos}])))
+        } else {
+            panic!("an unexpected script: {}", command.script)
+        }
+    });
+}
+
+fn vm() -> Vm {
+    Vm {
+        vmid: "105".parse().unwrap(),
+        uuid: UUID.to_owned(),
+        node: "pve1".parse().unwrap(),
+    }
+}
+
+fn site() -> (Fixture, Shared) {
+    site_of(|machine| machine)
+}
+
+fn site_of(tweak: impl Fn(crate::machine::Machine) -> crate::machine::Machine) -> (Fixture, Shared) {
+    let mut fixture = Fixture::of(tweak(machine()), Mode::Apply).locked();
+    let snippets = fixture.path().join("snippets");
+    std::fs::create_dir(&snippets).unwrap();
+    for name in ["web-0-user-data-ci.yml", "web-0-network-data-ci.yml"] {
+        std::fs::write(snippets.join(name), "x").unwrap();
+    }
+    let mut machine = fixture.run.machine.as_ref().clone();
+    machine.snippets.local_path = Some(snippets);
+    fixture.run.machine = Arc::new(machine);
+    let world = Arc::new(Mutex::new(World {
+        running: true,
+        boot: 1,
+        drive: true,
+        drive_pending: false,
+        cicustom: true,
+        key: KEY,
+        addresses: vec!["10.0.20.31"],
+        off: false,
+        name: "web-0",
+        obeys: true,
+        applies: true,
+        boots_anew: true,
+        silent_until: None,
+        exit: "OK",
+        effects: Vec::new(),
+    }));
+    api(&fixture, &world);
+    far(&fixture, &world);
+    fixture
+        .run
+        .record_phase(Phase::Initialized {
+            vmid: vm().vmid,
+            uuid: UUID.to_owned(),
+            node: vm().node,
+            verdict: "done".to_owned(),
+        })
+        .unwrap();
+    (fixture, world)
+}
+
+fn checkpoint(step: FinalizeStep) -> Phase {
+    Phase::Finalizing {
+        vmid: vm().vmid,
+        uuid: UUID.to_owned(),
+        node: vm().node,
+        drive: "ide2".to_owned(),
+        boot_id_before: Some("00000000-0000-0000-0000-000000000001".to_owned()),
+        host_keys: vec![KEY.to_owned()],
+        addresses: vec!["10.0.20.31/24".to_owned()],
+        step,
+    }
+}
+
+async fn finalize(fixture: &Fixture) -> Result<Complete, (&'static str, Exit)> {
+    let stage = Finalize::new(Trusted::of(vm(), vec![KEY.to_owned()]));
+    fixture.run.stage(stage).await.map_err(|halt| match halt {
+        Halt::Failed { diagnostic, .. } => (diagnostic.code, diagnostic.exit),
+        Halt::Planned { .. } => ("planned", Exit::Done),
+        Halt::Interrupted { .. } => ("interrupted", Exit::Interrupted),
+    })
+}
+
+fn effects(world: &Shared) -> Vec<String> {
+    world.lock().unwrap().effects.clone()
+}
+
+fn step(fixture: &Fixture) -> Option<FinalizeStep> {
+    match fixture.on_disk() {
+        Some(Phase::Finalizing { step, .. }) => Some(step),
+        _ => None,
+    }
+}
+
+fn snippets(fixture: &Fixture) -> usize {
+    let path = fixture.run.machine.snippets.local_path.as_ref().unwrap();
+    std::fs::read_dir(path).unwrap().count()
+}
 
 #[tokio::test(start_paused = true)]
 async fn the_steps_come_in_their_order_and_each_is_on_disk_before_the_next() {
@@ -148,205 +420,4 @@ async fn a_guest_that_ignores_the_shutdown_is_shut_down_with_force() {
         ]
     );
     assert_eq!(fixture.heard.warnings(), ["finalize/ignores-shutdown"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_restart_whose_outcome_is_unknown_is_looked_at_and_not_forced() {
-    let (fixture, world) = site();
-    fixture.api.once(
-        "POST /nodes/pve1/qemu/105/status/reboot",
-        Reply::status(596, "Connection timed out"),
-    );
-    finalize(&fixture).await.unwrap();
-    assert_eq!(effects(&world), ["cloud-init off", "PUT config", "POST reboot"]);
-
-    // It was executed, and only the answer was lost.
-    let (fixture, world) = site();
-    let (state, mut lost) = (Arc::clone(&world), false);
-    fixture.api.on(move |request| {
-        if request.path.ends_with("/reboot") && !lost {
-            lost = true;
-            let mut world = state.lock().unwrap();
-            world.stop();
-            world.start();
-            world.silent_until = Some(tokio::time::Instant::now() + Duration::from_secs(30));
-            return Some(Reply::Lost);
-        }
-        None
-    });
-    finalize(&fixture).await.unwrap();
-    assert_eq!(
-        effects(&world),
-        ["cloud-init off", "PUT config"],
-        "a booting guest is not cut off"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_restart_task_without_a_result_is_no_guest_that_ignores_it() {
-    let (fixture, world) = site();
-    world.lock().unwrap().exit = "unexpected status";
-    finalize(&fixture).await.unwrap();
-    assert_eq!(effects(&world), ["cloud-init off", "PUT config", "POST reboot"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lost_answer_to_the_removal_is_settled_by_a_look() {
-    let (fixture, world) = site();
-    let (state, mut lost) = (Arc::clone(&world), false);
-    fixture.api.on(move |request| {
-        if request.method.as_str() == "PUT" && !lost {
-            lost = true;
-            let mut world = state.lock().unwrap();
-            (world.drive_pending, world.cicustom) = (true, false);
-            return Some(Reply::Lost);
-        }
-        None
-    });
-    finalize(&fixture).await.unwrap();
-    assert_eq!(effects(&world), ["cloud-init off", "POST reboot"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_rerun_goes_on_from_each_step_and_repeats_none_that_is_done() {
-    for (from, expected) in [
-        (FinalizeStep::Begun, vec!["cloud-init off", "PUT config", "POST reboot"]),
-        (FinalizeStep::CloudInitOff, vec!["PUT config", "POST reboot"]),
-        (FinalizeStep::DriveRemoved, vec!["POST reboot"]),
-        (FinalizeStep::Restarted, vec![]),
-    ] {
-        let (fixture, world) = site();
-        {
-            let mut world = world.lock().unwrap();
-            world.off = from >= FinalizeStep::CloudInitOff;
-            if from >= FinalizeStep::DriveRemoved {
-                (world.drive_pending, world.cicustom) = (true, false);
-            }
-            if from == FinalizeStep::Restarted {
-                world.stop();
-                world.start();
-            }
-        }
-        fixture.run.record_phase(checkpoint(from)).unwrap();
-        finalize(&fixture).await.unwrap();
-        assert_eq!(effects(&world), expected, "{from:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_rerun_after_the_restart_was_sent_does_not_send_it_again() {
-    // Stopped: the crash came between stop and start.
-    let (fixture, world) = site();
-    world.lock().unwrap().drive_pending = true;
-    world.lock().unwrap().cicustom = false;
-    world.lock().unwrap().stop();
-    fixture
-        .run
-        .record_phase(checkpoint(FinalizeStep::DriveRemoved))
-        .unwrap();
-    finalize(&fixture).await.unwrap();
-    assert_eq!(effects(&world), ["POST start"]);
-
-    // Booting, or booted: nothing pending and another boot id are proof enough.
-    for silence in [0, 45] {
-        let (fixture, world) = site();
-        {
-            let mut world = world.lock().unwrap();
-            (world.drive_pending, world.cicustom) = (true, false);
-            world.stop();
-            world.start();
-            world.silent_until = Some(tokio::time::Instant::now() + Duration::from_secs(silence));
-        }
-        fixture
-            .run
-            .record_phase(checkpoint(FinalizeStep::DriveRemoved))
-            .unwrap();
-        finalize(&fixture).await.unwrap();
-        assert_eq!(effects(&world), [""; 0]);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_guest_that_stays_silent_is_cycled_once_and_then_told() {
-    let (fixture, world) = site();
-    {
-        let mut world = world.lock().unwrap();
-        (world.drive, world.cicustom) = (false, false);
-        world.silent_until = Some(tokio::time::Instant::now() + Duration::from_secs(36_000));
-    }
-    fixture
-        .run
-        .record_phase(checkpoint(FinalizeStep::DriveRemoved))
-        .unwrap();
-    assert_eq!(
-        finalize(&fixture).await.unwrap_err(),
-        ("finalize/not-back", Exit::HostFailed)
-    );
-    assert_eq!(effects(&world), ["POST reboot"]);
-    assert_eq!(step(&fixture), Some(FinalizeStep::Restarted));
-}
-
-#[tokio::test(start_paused = true)]
-async fn another_vm_under_the_number_is_not_touched() {
-    for from in [None, Some(FinalizeStep::CloudInitOff), Some(FinalizeStep::DriveRemoved)] {
-        let (fixture, world) = site();
-        world.lock().unwrap().name = "db-0";
-        if let Some(from) = from {
-            fixture.run.record_phase(checkpoint(from)).unwrap();
-        }
-        assert_eq!(
-            finalize(&fixture).await.unwrap_err(),
-            ("ownership/changed", Exit::Refused)
-        );
-        assert!(fixture.api.writes().is_empty(), "{from:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn only_the_drive_of_the_checkpoint_is_removed_and_only_if_it_is_one() {
-    let (fixture, world) = site();
-    fixture
-        .run
-        .record_phase(checkpoint(FinalizeStep::CloudInitOff))
-        .unwrap();
-    fixture.api.always(
-        "GET /nodes/pve1/qemu/105/config",
-        Reply::Data(
-            json!({"name": "web-0", "smbios1": format!("uuid={UUID}"), "ide2": "local:105/vm-105-disk-1.raw,size=9G"}),
-        ),
-    );
-    assert_eq!(
-        finalize(&fixture).await.unwrap_err(),
-        ("finalize/other-drive", Exit::Refused)
-    );
-    assert!(effects(&world).is_empty());
-
-    let (fixture, world) = site();
-    fixture.api.always(
-        "GET /nodes/pve1/qemu/105/config",
-        Reply::Data(json!({
-            "name": "web-0", "smbios1": format!("uuid={UUID}"),
-            "ide2": "local:105/vm-105-cloudinit.qcow2,media=cdrom", "scsi1": "nas:vm-105-cloudinit,media=cdrom",
-        })),
-    );
-    assert_eq!(
-        finalize(&fixture).await.unwrap_err(),
-        ("finalize/ambiguous-drive", Exit::Refused)
-    );
-    assert!(effects(&world).is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_interruption_between_the_steps_leaves_a_checkpoint_to_go_on_from() {
-    let (fixture, world) = site();
-    let cancel = fixture.cancel.clone();
-    fixture.api.on(move |request| {
-        if request.method.as_str() == "PUT" {
-            cancel.cancel();
-        }
-        None
-    });
-    assert_eq!(finalize(&fixture).await.unwrap_err().0, "interrupted");
-    assert_eq!(step(&fixture), Some(FinalizeStep::DriveRemoved));
-    assert_eq!(effects(&world), ["cloud-init off", "PUT config"]);
 }

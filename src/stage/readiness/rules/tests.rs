@@ -424,7 +424,7 @@ fn a_deeper_acl_replaces_what_is_inherited() {
         &wanted(),
         &facts,
         "readiness/privileges",
-        &["/storage/local", "replaces"],
+        &["/storage/local", "pveum role modify"],
     );
     let mut facts = good();
     let permissions = facts.permissions.as_mut().unwrap();
