@@ -157,6 +157,7 @@ async fn run(
         remote: Arc::new(ssh),
         known_hosts: site.known_hosts(),
         templates_dir: None,
+        protection: vmwright::engine::ourselves::SelfProtection::default(),
         scratch: site.scratch(life),
         resume: "vmwright provision".to_owned(),
     };
