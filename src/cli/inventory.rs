@@ -9,7 +9,7 @@ pub fn run(global: &Global, args: &Inventory) -> Result<Exit, Problems> {
     let mut loaded = prepare::load(global, &args.sources, global.overrides())?;
     let redactor = loaded.secrets(&[]);
     loaded.tell_warnings(&redactor);
-    let json = match &args.host {
+    let mut json = match &args.host {
         Some(host) if !loaded.inventory.has_host(host) => {
             let problem = match loaded.inventory.select(host) {
                 Err(problem) => problem,
@@ -20,6 +20,8 @@ pub fn run(global: &Global, args: &Inventory) -> Result<Exit, Problems> {
         Some(host) => loaded.inventory.host_json(host, true),
         None => loaded.inventory.list_json(true),
     };
+    // Vaults are masked there; here what is a secret by its name.
+    redactor.mask_json(&mut json);
     let text = serde_json::to_string_pretty(&json).map_err(|error| {
         vec![Diagnostic::error(
             "cli/json",

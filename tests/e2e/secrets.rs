@@ -312,7 +312,7 @@ async fn a_password_login_shows_no_password() {
             "POST",
             "/access/ticket",
             Action::Answer {
-                status: 400,
+                status: 401,
                 text: format!("authentication failure for automation@pve with {API_PASSWORD}"),
             },
         )
