@@ -62,7 +62,9 @@ fn main() {
     let sizes: &[usize] = if quick { &[1] } else { &[1, 10, 50] };
     // Masters of ssh detach themselves; they are to come back here, so that their CPU is seen.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
-    println!("durations    N   wall s  floor s  wall/floor  CPU s (itself)  CPU s (ssh)  peak MiB  API calls/VM  budget");
+    println!(
+        "durations    N   wall s  floor s  wall/floor  CPU s (itself)  CPU s (ssh)  peak MiB  API calls/VM  budget"
+    );
     let mut failed = false;
     for (durations, speed) in [("default", 1.0), ("zero", 0.0)] {
         for &n in sizes {
@@ -148,7 +150,13 @@ fn run(n: usize, speed: f64) -> Taken {
         .unwrap();
     assert!(made.success(), "ssh-keygen");
     let mut simulator = Command::new(BINARY)
-        .args(["simulator", "--ssh-port", &SSH_PORT.to_string(), "--speed", &speed.to_string()])
+        .args([
+            "simulator",
+            "--ssh-port",
+            &SSH_PORT.to_string(),
+            "--speed",
+            &speed.to_string(),
+        ])
         .arg("--world")
         .arg(dir.join("world"))
         .arg("--node-key")
@@ -244,7 +252,13 @@ fn inventory(dir: &Path, n: usize, place: &Value) {
     let text = |key: &str| place[key].as_str().unwrap().to_owned();
     let net = text("net");
     let hosts: String = (0..n)
-        .map(|index| format!("vm-{index:03} vms_proxmox_node={} global_ip_address={net}.{}\n", node(index), 100 + index))
+        .map(|index| {
+            format!(
+                "vm-{index:03} vms_proxmox_node={} global_ip_address={net}.{}\n",
+                node(index),
+                100 + index
+            )
+        })
         .collect();
     let nodes: String = place["nodes"]
         .as_object()
@@ -283,7 +297,10 @@ fn inventory(dir: &Path, n: usize, place: &Value) {
             "group_vars/proxmox_nodes.yml",
             "ansible_user: root\nansible_ssh_common_args: -o StrictHostKeyChecking=accept-new\n".to_owned(),
         ),
-        ("vmwright.yaml", "state_dir: ../state\nknown_hosts: ../known_hosts\n".to_owned()),
+        (
+            "vmwright.yaml",
+            "state_dir: ../state\nknown_hosts: ../known_hosts\n".to_owned(),
+        ),
     ];
     fs::create_dir_all(dir.join("inventory/group_vars")).unwrap();
     for (name, content) in files {

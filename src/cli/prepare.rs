@@ -108,7 +108,8 @@ impl Loaded {
         }
         let Some(limit) = limit else { return Ok(vms) };
         let selected = self.inventory.select(limit).map_err(|problem| vec![problem])?;
-        let hosts: Vec<String> = selected.iter().filter(|host| vms.contains(host)).cloned().collect();
+        // In the inventory's order, whatever the pattern's: as a playbook with --limit goes through its hosts.
+        let hosts: Vec<String> = vms.iter().filter(|host| selected.contains(host)).cloned().collect();
         if hosts.is_empty() {
             let mut problem = Diagnostic::error(
                 "cli/not-a-vm",

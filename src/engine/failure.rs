@@ -121,8 +121,8 @@ fn explain_api(error: &ApiError, kind: &Kind) -> Diagnostic {
                 diagnostic = diagnostic
                     .rule(format!("the identity needs {} on {path}", privileges.join(" or ")))
                     .help(format!(
-                        "pveum acl modify {path} --tokens 'USER@REALM!TOKEN' --roles ROLE_WITH_{}",
-                        privileges.join("_OR_")
+                        "pveum role modify ROLE --append --privs '{}' (ROLE: the one that the identity has on {path} or above, see `pveum acl list`)",
+                        privileges.join(" ")
                     ));
             }
             diagnostic

@@ -26,12 +26,13 @@ use crate::diagnose::{Diagnostic, Exit};
 use crate::dns::Provider;
 use crate::engine::cluster::{Cluster, Listing};
 use crate::engine::event::{Change, EventKind, Events, StageName, Told};
-use crate::engine::failure::{Failure, Retry, explain_ssh};
+use crate::engine::failure::{Failure, Retry};
 use crate::engine::limits::{Limit, Limits};
+use crate::engine::ourselves::SelfProtection;
 use crate::engine::pace::Pace;
 use crate::engine::stage::{Seen, Stage};
-use crate::guest::remote::{Command, HostKeys, Output, Remote, SshError};
-use crate::machine::{Machine, SshTarget};
+use crate::guest::remote::Remote;
+use crate::machine::Machine;
 use crate::proxmox::client::Client;
 use crate::secret::Redactor;
 use crate::state::StateDir;
@@ -93,6 +94,8 @@ pub struct RunShared {
     pub scratch: PathBuf,
     /// The command line to go on with, without `--limit`: `vmwright provision -i inventory`.
     pub resume: String,
+    /// Who we are, and which VMs may be harmed all the same.
+    pub protection: SelfProtection,
 }
 
 /// One host under way.
@@ -116,6 +119,8 @@ pub struct HostRun {
 
 /// How long calls that were certainly not executed are repeated.
 const PATIENCE: Duration = Duration::from_secs(180);
+/// The same while nothing was done yet in this run: starting it again later costs nothing, and a wrong address is told soon.
+const PATIENCE_BEFORE: Duration = Duration::from_secs(5);
 /// How often a stage may make the same changes. One that needs more is not converging.
 const MAX_ACTS: u32 = 12;
 
@@ -173,10 +178,7 @@ impl HostRun {
                     }
                     drop(permit);
                     if changed {
-                        self.changed
-                            .lock()
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .push(S::NAME);
+                        self.has_changed(S::NAME);
                     }
                     let detail = stage.tell(&evidence);
                     let ms = millis(started.elapsed());
@@ -263,6 +265,8 @@ impl HostRun {
                     changed = true;
                     match stage.act(self).await {
                         Ok(()) => {
+                            // What was done stays told, even if the stage never ends well.
+                            self.has_changed(S::NAME);
                             *same += 1;
                             waiting = Waiting::default();
                             stuck = None;
@@ -296,7 +300,12 @@ impl HostRun {
         }
         let since = *troubled.get_or_insert_with(Instant::now);
         let elapsed = since.elapsed();
-        if failure.retry == Retry::No || elapsed >= PATIENCE {
+        let patience = if stage <= StageName::Readiness {
+            PATIENCE_BEFORE
+        } else {
+            PATIENCE
+        };
+        if failure.retry == Retry::No || elapsed >= patience {
             return Err(Halt::Failed {
                 stage,
                 diagnostic: failure.diagnostic,
@@ -311,6 +320,13 @@ impl HostRun {
             delay_ms: millis(delay),
         });
         self.pause(stage, delay).await
+    }
+
+    fn has_changed(&self, stage: StageName) {
+        let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        if !changed.contains(&stage) {
+            changed.push(stage);
+        }
     }
 
     fn unsettled(&self, stage: StageName, changes: &[Change]) -> Diagnostic {
@@ -428,62 +444,6 @@ impl HostRun {
         Ok(())
     }
 
-    /// Runs a command on the guest with the host keys that are known so far: those on record, else those learned in this
-    /// run.
-    pub async fn on_guest(&self, command: &Command) -> Result<Output, SshError> {
-        self.shared
-            .remote
-            .run(&self.machine.ssh, &self.guest_keys(), command)
-            .await
-    }
-
-    /// The host keys that the guest must show.
-    pub fn guest_keys(&self) -> HostKeys {
-        match self.phase() {
-            Some(Phase::Finalizing { host_keys, .. } | Phase::Complete { host_keys, .. }) if !host_keys.is_empty() => {
-                HostKeys::Known(host_keys)
-            }
-            _ => HostKeys::LearnInto(self.first_contact_file()),
-        }
-    }
-
-    /// Whether the guest may still draw new host keys: until cloud-init's verdict is on record.
-    pub fn is_first_boot(&self) -> bool {
-        match self.phase() {
-            None | Some(Phase::Cloning { .. } | Phase::Created { .. }) => true,
-            Some(
-                Phase::Initialized { .. } | Phase::Finalizing { .. } | Phase::Complete { .. } | Phase::Removing { .. },
-            ) => false,
-        }
-    }
-
-    /// The file of this run with the guest's host keys as learned at first contact.
-    pub fn first_contact_file(&self) -> PathBuf {
-        self.shared.scratch.join(format!("known-{}", self.key.as_str()))
-    }
-
-    /// A diagnostic for an SSH failure at the guest.
-    pub fn explain_guest(&self, error: &SshError) -> Diagnostic {
-        explain_ssh(
-            error,
-            &format!("guest {} ({})", self.machine.host, at(&self.machine.ssh)),
-        )
-    }
-
-    /// An SSH failure at the guest during a command that may be repeated: a guest that is away for a moment is asked again.
-    pub fn guest_failure(&self, error: &SshError) -> Failure {
-        let retry = match error {
-            SshError::NotReachable(_) | SshError::Denied(_) => Retry::NotExecuted,
-            SshError::Lost(_) | SshError::TimedOut(_) => Retry::Doubt,
-            SshError::HostKey { .. } | SshError::Setup(_) => Retry::No,
-        };
-        let mut failure = Failure::new(self.explain_guest(error)).retry(retry);
-        if matches!(error, SshError::Denied(_)) {
-            failure.rest = Pace::Login.pause(Duration::ZERO);
-        }
-        failure
-    }
-
     /// The run's id, for marks.
     pub fn run_id(&self) -> Uuid {
         self.shared.events.run()
@@ -506,11 +466,6 @@ impl Waiting {
 
 fn words(changes: &[Change]) -> String {
     changes.iter().map(|change| format!("{change}\n")).collect()
-}
-
-/// `user@host:port`, for messages.
-pub fn at(target: &SshTarget) -> String {
-    format!("{}@{}:{}", target.user, target.host, target.port)
 }
 
 /// Whole milliseconds.

@@ -115,7 +115,8 @@ impl HostRun {
     async fn task_failed(&self, upid: &Upid, what: &str, text: &str) -> Failure {
         let kind = Kind::of_text(text);
         let mut diagnostic = Diagnostic::error("task/failed", format!("{what} failed: {}", self.clean(text)))
-            .note(None, format!("task {upid}"));
+            .note(None, format!("task {upid}"))
+            .help("the end of the task's log says why; once that is mended, the same command goes on from here");
         for line in self.log_tail(upid).await {
             diagnostic = diagnostic.note(None, line);
         }

@@ -426,7 +426,10 @@ mod tests {
             folder.write("another.yml", b"x\n").await.expect("written");
             assert_eq!(folder.list().await.expect("listed"), ["another.yml", name]);
             assert_eq!(
-                folder.read_all(&[name, "nothing.yml", "another.yml"]).await.expect("read"),
+                folder
+                    .read_all(&[name, "nothing.yml", "another.yml"])
+                    .await
+                    .expect("read"),
                 [Some(vec![]), None, Some(b"x\n".to_vec())]
             );
             let left = fs::read_dir(&path).expect("a folder").count();

@@ -206,11 +206,7 @@ impl OpenSsh {
             }
             *kept = None;
         }
-        if *slot
-            .direct
-            .get_or_try_init(|| self.is_direct(slot))
-            .await?
-        {
+        if *slot.direct.get_or_try_init(|| self.is_direct(slot)).await? {
             self.knock(&slot.target).await?;
         }
         let session = Arc::new(self.master(slot).await?);
@@ -220,12 +216,20 @@ impl OpenSsh {
 
     /// Whether no jump or proxy stands between; asked once a target.
     async fn is_direct(&self, slot: &Slot) -> Result<bool, SshError> {
-        let known = self.ways.lock().unwrap_or_else(PoisonError::into_inner).get(&slot.target).copied();
+        let known = self
+            .ways
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&slot.target)
+            .copied();
         if let Some(known) = known {
             return Ok(known);
         }
         let found = is_direct(&slot.config, &slot.target.alias).await?;
-        self.ways.lock().unwrap_or_else(PoisonError::into_inner).insert(slot.target.clone(), found);
+        self.ways
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(slot.target.clone(), found);
         Ok(found)
     }
 

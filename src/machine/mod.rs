@@ -437,4 +437,6 @@ pub struct Waits {
     pub restart: Duration,
     /// A task without progress; 300 s.
     pub task_idle: Duration,
+    /// How long a guest may take to shut down before its power is cut; 120 s.
+    pub shutdown: Duration,
 }

@@ -260,3 +260,6 @@ fn wait(run: &HostRun, detail: &str) -> Wait {
         late: Box::new(late),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,8 @@ use crate::cloud_init::{Documents, file_names, render};
 use crate::diagnose::Diagnostic;
 use crate::engine::event::{Change, StageName};
 use crate::engine::failure::{Failure, Retry, explain_ssh};
-use crate::engine::host::{HostRun, at};
+use crate::engine::guest::at;
+use crate::engine::host::HostRun;
 use crate::engine::stage::{Seen, Stage};
 use crate::guest::known_hosts;
 use crate::guest::node::{Folder, FolderError};
@@ -47,12 +48,16 @@ impl Stage for Snippets<'_> {
             .read_all(&[&user.0, &network.0])
             .await
             .map_err(|error| place.explain(&error))?;
-        let missing: Vec<Change> = [user, network]
+        let mut missing: Vec<Change> = [user, network]
             .into_iter()
             .zip(there)
             .filter(|((_, content), there)| there.as_deref() != Some(content.as_bytes()))
             .map(|((name, _), _)| Change::new(name, place.to_string()))
             .collect();
+        if !place.news(run)?.is_empty() {
+            let file = run.shared.known_hosts.display().to_string();
+            missing.push(Change::new(format!("host key of {}", place.node), file));
+        }
         if missing.is_empty() {
             return Ok(Seen::Done(delivered(&run.machine, &place.to_string())));
         }
@@ -156,19 +161,26 @@ impl Place {
         })
     }
 
-    /// Puts the keys of a node that was met for the first time into known_hosts, under its lock: `ssh` itself appends to the
-    /// file without one.
-    async fn remember(&self, run: &HostRun) -> Result<(), Failure> {
-        let Some((target, HostKeys::LearnInto(learned))) = &self.target else {
-            return Ok(());
-        };
-        let keys = known_hosts::read(learned, &target.alias).map_err(known_hosts_failure)?;
-        if keys.is_empty() || is_known(run, target)? {
-            return Ok(());
+    /// The keys of a node that was met for the first time in this run, and that known_hosts does not have yet.
+    fn news(&self, run: &HostRun) -> Result<Vec<String>, Failure> {
+        match &self.target {
+            Some((target, HostKeys::LearnInto(learned))) if !is_known(run, target)? => {
+                known_hosts::read(learned, &target.alias).map_err(known_hosts_failure)
+            }
+            Some(_) | None => Ok(Vec::new()),
         }
-        known_hosts::replace(&run.shared.known_hosts, &node_names(target), &keys)
-            .await
-            .map_err(known_hosts_failure)?;
+    }
+
+    /// Puts such keys into known_hosts, under its lock: `ssh` itself appends to the file without one.
+    async fn remember(&self, run: &HostRun) -> Result<(), Failure> {
+        let keys = self.news(run)?;
+        if let Some((target, _)) = &self.target
+            && !keys.is_empty()
+        {
+            known_hosts::replace(&run.shared.known_hosts, &node_names(target), &keys)
+                .await
+                .map_err(known_hosts_failure)?;
+        }
         Ok(())
     }
 
@@ -251,9 +263,35 @@ pub fn cloud_init_keys(run: &HostRun, config: &VmConfig) -> Vec<String> {
     }
 }
 
+/// The snippets of this VM that lie on a node, by name.
+pub async fn present(run: &HostRun, node: &NodeName) -> Result<Vec<String>, Failure> {
+    let (user, network) = file_names(&run.machine);
+    let place = place_on(run, node).await?;
+    let names = match place.folder(run).list().await {
+        Ok(names) => names,
+        Err(FolderError::Missing(_)) => Vec::new(),
+        Err(error) => return Err(place.explain(&error)),
+    };
+    Ok(names
+        .into_iter()
+        .filter(|name| *name == user || *name == network)
+        .collect())
+}
+
 /// Removes the snippets of this VM from a node.
 pub async fn remove(run: &HostRun, node: &NodeName) -> Result<(), Failure> {
     let (user, network) = file_names(&run.machine);
+    let place = place_on(run, node).await?;
+    let folder = place.folder(run);
+    folder
+        .remove(&[&user, &network])
+        .await
+        .map_err(|error| place.explain(&error))?;
+    Ok(())
+}
+
+/// Where the snippets of this VM would lie on a node.
+async fn place_on(run: &HostRun, node: &NodeName) -> Result<Place, Failure> {
     let (target, path) = match run.machine.snippets.local_path {
         Some(_) => (None, String::new()),
         None => {
@@ -277,11 +315,5 @@ pub async fn remove(run: &HostRun, node: &NodeName) -> Result<(), Failure> {
             )
         }
     };
-    let place = Place::of(run, node, target, path)?;
-    let folder = place.folder(run);
-    folder
-        .remove(&[&user, &network])
-        .await
-        .map_err(|error| place.explain(&error))?;
-    Ok(())
+    Place::of(run, node, target, path)
 }

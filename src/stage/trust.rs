@@ -254,3 +254,19 @@ pub(super) fn explain(error: KnownHostsError) -> Failure {
             .help("check the file's owner and mode, or give another one with --known-hosts"),
     )
 }
+
+#[cfg(test)]
+impl Trusted {
+    /// As if the keys had been found and written.
+    pub(crate) fn of(vm: Vm, host_keys: Vec<String>) -> Self {
+        Self {
+            vm,
+            host_keys,
+            source: Source::Agent,
+            _made: (),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -42,7 +42,9 @@ impl Listener for JournalListener {
 /// Whether this is an end that must survive a power cut: the run's, and that of a host which did not come through.
 fn is_end(kind: &EventKind) -> bool {
     match kind {
-        EventKind::HostDone { outcome, .. } => !matches!(outcome, Outcome::Changed | Outcome::Unchanged | Outcome::Planned),
+        EventKind::HostDone { outcome, .. } => {
+            !matches!(outcome, Outcome::Changed | Outcome::Unchanged | Outcome::Planned)
+        }
         EventKind::RunDone { .. } => true,
         _ => false,
     }

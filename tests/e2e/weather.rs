@@ -230,3 +230,9 @@ pub fn calls(requests: &[vmwright::simulator::RequestRecord]) -> Vec<String> {
         .map(|request| format!("{} {}", request.method, request.path))
         .collect()
 }
+
+/// The phase on record.
+#[track_caller]
+pub fn phase(site: &Site) -> String {
+    record(site)["phase"]["is"].as_str().unwrap().to_owned()
+}

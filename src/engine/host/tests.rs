@@ -12,6 +12,7 @@ use crate::engine::failure::Retry;
 use crate::engine::limits::Limit;
 use crate::engine::stage::Wait;
 use crate::engine::testing::{Fixture, SECRET, machine};
+use crate::guest::remote::{HostKeys, SshError};
 
 /// What the stage sees next; the last one is seen again and again.
 #[derive(Clone)]

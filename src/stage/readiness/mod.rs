@@ -11,6 +11,7 @@
 //! The facts are gathered here; the rules are pure functions in [`rules`].
 
 mod facts;
+mod grant;
 mod rules;
 
 use crate::diagnose::{Diagnostic, Severity};

@@ -278,6 +278,11 @@ fn bridges(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
             continue;
         }
         let known: Vec<&str> = bridges.iter().map(|bridge| bridge.iface.as_str()).collect();
+        let known = if known.is_empty() {
+            "none".to_owned()
+        } else {
+            known.join(", ")
+        };
         out.push(
             error(
                 machine,
@@ -288,7 +293,7 @@ fn bridges(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
                     machine.node, nic.bridge
                 ),
             )
-            .rule(format!("the bridges that it may use are {}", known.join(", ")))
+            .rule(format!("bridges that it may use: {known}"))
             .help("on Proxmox VE 8 and later the identity needs SDN.Use on /sdn/zones/localnetwork/BRIDGE"),
         );
     }

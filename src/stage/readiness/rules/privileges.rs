@@ -8,6 +8,7 @@ use crate::diagnose::Diagnostic;
 use crate::engine::cluster::Permissions;
 use crate::machine::Machine;
 use crate::stage::readiness::facts::Facts;
+use crate::stage::readiness::grant;
 
 /// The privileges that provisioning uses, per path (pve-api: privileges per call).
 fn needed_privileges(machine: &Machine, facts: &Facts) -> Vec<(String, Vec<&'static str>)> {
@@ -65,26 +66,23 @@ pub(super) fn privileges(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnos
     let mut missing: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for (path, privileges) in needed_privileges(machine, facts) {
         for privilege in privileges {
-            if !granted(permissions, &path, privilege) {
+            // A new VM lies below /vms: there only what propagates counts.
+            let at = if path == "/vms" { "/vms/NEW" } else { &path };
+            if !granted(permissions, at, privilege) {
                 missing.entry(path.clone()).or_default().insert(privilege);
             }
         }
     }
     for (path, privileges) in missing {
         let list: Vec<&str> = privileges.into_iter().collect();
-        out.push(
-            error(
-                machine,
-                "readiness/privileges",
-                "global_proxmox_api_user",
-                format!("the identity lacks {} on {path}", list.join(", ")),
-            )
-            .help(format!(
-                "pveum role add VmwrightMissing --privs '{}' && pveum acl modify {path} --tokens 'USER@REALM!TOKEN' --roles VmwrightMissing",
-                list.join(" ")
-            ))
-            .help("an ACL on a deeper path replaces what the identity inherits, it does not add to it"),
+        let mut diagnostic = error(
+            machine,
+            "readiness/privileges",
+            "global_proxmox_api_user",
+            format!("the identity lacks {} on {path}", list.join(", ")),
         );
+        diagnostic.help = grant::commands(machine, permissions, &path, &list);
+        out.push(diagnostic);
     }
 }
 
