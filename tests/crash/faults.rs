@@ -9,7 +9,8 @@ use crate::life::{End, Workflow, clean, live};
 use crate::points::{Verdict, each, runtime};
 use crate::switch::{Mishap, Plan, Switch};
 use crate::workflows::ALL;
-use crate::world::{NAME, Site};
+use crate::scene::NAME;
+use crate::world::Site;
 
 /// A fault.
 #[derive(Clone, Debug)]

@@ -14,6 +14,7 @@ mod life;
 mod model;
 mod planted;
 mod points;
+mod scene;
 mod ssh;
 mod switch;
 mod workflows;

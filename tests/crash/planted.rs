@@ -18,7 +18,8 @@ use crate::life::{Doctored, Workflow, clean, live, live_with};
 use crate::points::{ends_well, runtime};
 use crate::switch::{Plan, Switch};
 use crate::workflows::Provision;
-use crate::world::{Site, names};
+use crate::scene::{NAME, names};
+use crate::world::Site;
 
 /// Sends a clone again, under another number, as if its answer had been lost.
 struct Resends(Api);
@@ -182,7 +183,7 @@ fn a_second_first_boot_is_caught() {
             let vmid = world
                 .vms
                 .values()
-                .find(|vm| vm.name() == crate::world::NAME)
+                .find(|vm| vm.name() == NAME)
                 .unwrap()
                 .vmid;
             let vm = world.vms.get_mut(&vmid).unwrap();
