@@ -75,7 +75,10 @@ pub fn common(scene: &Scene) -> Vec<String> {
     let mut wrong = Vec::new();
     let now = foreign(&scene.cluster);
     if now != scene.foreign {
-        wrong.push(format!("other people's machines changed:\n{:?}\n{now:?}", scene.foreign));
+        wrong.push(format!(
+            "other people's machines changed:\n{:?}\n{now:?}",
+            scene.foreign
+        ));
     }
     let guests = scene.cluster.look(|world| world.vms.len());
     if guests > 6 {
@@ -101,7 +104,10 @@ pub fn common(scene: &Scene) -> Vec<String> {
     }
     let mut beside = names(scene.known_hosts.parent().unwrap());
     beside.retain(|name| name.contains("known_hosts"));
-    if beside.iter().any(|name| name != "known_hosts" && !name.ends_with("lock")) {
+    if beside
+        .iter()
+        .any(|name| name != "known_hosts" && !name.ends_with("lock"))
+    {
         wrong.push(format!("beside known_hosts: {beside:?}"));
     }
     secrets(&scene.state, &mut wrong);
@@ -203,7 +209,10 @@ fn guest(vm: &Vm, scene: &Scene, wrong: &mut Vec<String>) {
     if value["disk"]["cloud_init_disabled"] != true {
         wrong.push("cloud-init is not switched off on the guest".to_owned());
     }
-    if !vm.guest.ssh_answers(now) || !vm.guest.has_address(now, &scene.address) || !vm.guest.accepts("ansible", &scene.key) {
+    if !vm.guest.ssh_answers(now)
+        || !vm.guest.has_address(now, &scene.address)
+        || !vm.guest.accepts("ansible", &scene.key)
+    {
         wrong.push("the guest does not take our login at its address".to_owned());
     }
     if vm.guest.host_name() != HOST {

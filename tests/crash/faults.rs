@@ -7,9 +7,9 @@ use vmwright::simulator::fault::{Action, Fault};
 
 use crate::life::{End, Workflow, clean, live};
 use crate::points::{Verdict, each, runtime};
+use crate::scene::NAME;
 use crate::switch::{Mishap, Plan, Switch};
 use crate::workflows::ALL;
-use crate::scene::NAME;
 use crate::world::Site;
 
 /// A fault.

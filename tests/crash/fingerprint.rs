@@ -40,11 +40,7 @@ impl Places {
     pub fn fingerprint(&self) -> String {
         let mut text = self.cluster.look(|world| {
             let mut text = String::new();
-            for vm in world
-                .vms
-                .values()
-                .filter(|vm| !FOREIGN.contains(&vm.vmid))
-            {
+            for vm in world.vms.values().filter(|vm| !FOREIGN.contains(&vm.vmid)) {
                 let guest = serde_json::to_value(&vm.guest).unwrap_or_default();
                 let at = |path: &str| guest.pointer(path).map(ToString::to_string).unwrap_or_default();
                 text += &format!(

@@ -20,9 +20,9 @@ use vmwright::state::{DirectoryStore, GatedStore, Identity, StateDir, Store};
 use vmwright::ui::journal::JournalListener;
 
 use crate::door::{Api, Hole};
+use crate::scene::HOST;
 use crate::ssh::Ssh;
 use crate::switch::{Plan, Switch};
-use crate::scene::HOST;
 use crate::world::{KEY, Site, machine};
 
 /// A workflow under test.
@@ -159,7 +159,6 @@ async fn run(
         remote: Arc::new(ssh),
         known_hosts: site.known_hosts(),
         templates_dir: None,
-        protection: vmwright::engine::ourselves::SelfProtection::default(),
         scratch: site.scratch(life),
         resume: "vmwright provision".to_owned(),
         protection: SelfProtection::default(),

@@ -116,7 +116,8 @@ impl Seen {
                 self.uuids.extend(vm.uuid().map(str::to_owned));
                 self.macs.extend(mac(vm.config.get("net0").unwrap_or_default()));
                 if vm.guest.key_generation() > 0 {
-                    self.host_keys.extend(vm.guest.host_keys().first().map(keys::public_line));
+                    self.host_keys
+                        .extend(vm.guest.host_keys().first().map(keys::public_line));
                 }
             }
         });

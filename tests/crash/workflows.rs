@@ -14,9 +14,15 @@ use crate::world::Site;
 /// All of them.
 pub const ALL: &[&dyn Workflow] = &[
     &Provision,
-    &Remove { provisioned: Provisioned::Wholly },
-    &Remove { provisioned: Provisioned::Partly("late POST") },
-    &Remove { provisioned: Provisioned::Partly("after POST /nodes/pve-1/qemu/103/status/start") },
+    &Remove {
+        provisioned: Provisioned::Wholly,
+    },
+    &Remove {
+        provisioned: Provisioned::Partly("late POST"),
+    },
+    &Remove {
+        provisioned: Provisioned::Partly("after POST /nodes/pve-1/qemu/103/status/start"),
+    },
 ];
 
 /// From nothing to complete.

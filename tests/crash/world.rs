@@ -227,4 +227,3 @@ async fn doors(cluster: &Handle) -> ssh::Doors {
     });
     ssh::start(Arc::new(cluster.clone()), options).await.unwrap()
 }
-
