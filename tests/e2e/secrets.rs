@@ -179,11 +179,7 @@ fn files(dir: &Path) -> Vec<(String, Vec<u8>)> {
 /// A site with marked secrets.
 async fn marked(password_login: bool) -> Site {
     let site = Site::with(|plan| {
-        plan.spec
-            .tokens
-            .get_mut("automation@pve!vmwright")
-            .unwrap()
-            .secret = TOKEN.to_owned();
+        plan.spec.tokens.get_mut("automation@pve!vmwright").unwrap().secret = TOKEN.to_owned();
         plan.spec.users.get_mut("automation@pve").unwrap().password = Some(API_PASSWORD.to_owned());
         plan.vms = match password_login {
             true => format!("global_proxmox_api_password: '{API_PASSWORD}'\n"),
@@ -238,7 +234,12 @@ fn searched<'s>(site: &'s Site, args: &'s [&'s str]) -> impl Future<Output = Run
         for (what, text) in files(&site.path("")) {
             leaks.extend(search.find(&text).map(|leak| format!("{what}: {leak}")));
         }
-        assert!(leaks.is_empty(), "{place}: {args:?} leaks\n{}\n{}", leaks.join("\n"), run.all());
+        assert!(
+            leaks.is_empty(),
+            "{place}: {args:?} leaks\n{}\n{}",
+            leaks.join("\n"),
+            run.all()
+        );
         if args.first() == Some(&"provision") {
             assert!(seen.files > 0, "the watcher saw no file");
         }
@@ -250,7 +251,11 @@ fn searched<'s>(site: &'s Site, args: &'s [&'s str]) -> impl Future<Output = Run
 fn the_search_finds_pieces_and_wrapped_ones() {
     let search = Search::new();
     assert!(search.find(format!("x{}y", &TOKEN[3..20]).as_bytes()).is_some());
-    assert!(search.find(format!("{}\n{}", &HASH[20..27], &HASH[27..40]).as_bytes()).is_some());
+    assert!(
+        search
+            .find(format!("{}\n{}", &HASH[20..27], &HASH[27..40]).as_bytes())
+            .is_some()
+    );
     assert!(search.find(b"api-pass%20word%2Fmarked").is_some());
     assert!(search.find(b"pihole-***, $6$***, nothing").is_none());
 }
@@ -265,11 +270,7 @@ async fn no_verb_shows_a_secret() {
     let all = [&["provision", "--limit", "web-0", "--output", "json"][..], &log].concat();
     let made = searched(&site, &all).await;
     made.assert_code(0);
-    assert!(
-        made.stderr.contains("vmwright::"),
-        "-vvv logs calls: {}",
-        made.stderr
-    );
+    assert!(made.stderr.contains("vmwright::"), "-vvv logs calls: {}", made.stderr);
     searched(&site, &["provision", "-vvv", "--limit", "web-0"])
         .await
         .assert_code(0);
@@ -312,7 +313,7 @@ async fn a_password_login_shows_no_password() {
             "POST",
             "/access/ticket",
             Action::Answer {
-                status: 400,
+                status: 401,
                 text: format!("authentication failure for automation@pve with {API_PASSWORD}"),
             },
         )
@@ -339,16 +340,41 @@ async fn what_outside_parties_echo_is_masked() {
         ("GET", "/cluster/resources", answer(&echo)),
         ("GET", "/nodes/*/qemu/9000/config", answer(&echo)),
         ("POST", "/nodes/*/qemu/*/clone", answer(&echo)),
-        ("POST", "/nodes/*/qemu/*/clone", Action::FailTask(format!("clone failed: {echo} {HASH}"))),
-        ("PUT", "/nodes/*/qemu/*/config", answer(&format!("cipassword {HASH} is no password"))),
-        ("POST", "/nodes/*/qemu/*/status/start", Action::FailTask(format!("start failed: {HASH}"))),
-        ("POST", "/nodes/*/qemu/*/status/reboot", answer(&format!("{HASH}\n{TOKEN}"))),
+        (
+            "POST",
+            "/nodes/*/qemu/*/clone",
+            Action::FailTask(format!("clone failed: {echo} {HASH}")),
+        ),
+        (
+            "PUT",
+            "/nodes/*/qemu/*/config",
+            answer(&format!("cipassword {HASH} is no password")),
+        ),
+        (
+            "POST",
+            "/nodes/*/qemu/*/status/start",
+            Action::FailTask(format!("start failed: {HASH}")),
+        ),
+        (
+            "POST",
+            "/nodes/*/qemu/*/status/reboot",
+            answer(&format!("{HASH}\n{TOKEN}")),
+        ),
     ];
     for (index, (method, path, action)) in faults.into_iter().enumerate() {
         let site = marked(false).await;
         site.sim.faults().add(Fault::on(method, path, action).always());
         let args: &[&str] = match index % 2 {
-            0 => &["provision", "--limit", "web-0", "-vvv", "--log-format", "json", "--output", "json"],
+            0 => &[
+                "provision",
+                "--limit",
+                "web-0",
+                "-vvv",
+                "--log-format",
+                "json",
+                "--output",
+                "json",
+            ],
             _ => &["provision", "--limit", "web-0", "-vvv"],
         };
         let run = searched(&site, args).await;

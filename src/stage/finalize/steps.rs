@@ -50,9 +50,7 @@ pub async fn begin(run: &HostRun, trusted: &Trusted) -> Result<(), Failure> {
             .on_guest(&command)
             .await
             .map_err(|error| run.guest_failure(&error))?;
-        probe
-            .read(&output)
-            .map_err(|error| unreadable(run, &error.to_string()))
+        probe.read(&output).map_err(|error| unreadable(run, &error.to_string()))
     };
     let (boot_id, addresses) = tokio::try_join!(boot_id, verify::addresses(run))?;
     run.record_phase(Phase::Finalizing {
