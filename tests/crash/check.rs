@@ -9,12 +9,12 @@ use vmwright::simulator::spec::DEMO_SECRET;
 use vmwright::simulator::ssh::Doors;
 use vmwright::simulator::vm::Vm;
 
-use crate::world::{ADDRESS, HOST, KEY, KNOWN_BEFORE, NAME, Site, foreign, mac, names};
+use crate::scene::{FOREIGN, HOST, KNOWN_BEFORE, NAME, NODES, Scene, foreign, mac, names, snippets};
 
 /// What is wrong after a VM was provisioned.
-pub fn provisioned(site: &Site) -> Vec<String> {
-    let mut wrong = common(site);
-    let vm = site.cluster().look(|world| {
+pub fn provisioned(scene: &Scene) -> Vec<String> {
+    let mut wrong = common(scene);
+    let vm = scene.cluster.look(|world| {
         let ours: Vec<Vm> = world.vms.values().filter(|vm| vm.name() == NAME).cloned().collect();
         match ours.as_slice() {
             [one] => Some(one.clone()),
@@ -25,59 +25,97 @@ pub fn provisioned(site: &Site) -> Vec<String> {
         }
     });
     if let Some(vm) = vm {
-        hardware(&vm, site, &mut wrong);
-        guest(&vm, site, &mut wrong);
-        record(&vm, site, &mut wrong);
-        known_hosts(&vm, site, &mut wrong);
+        hardware(&vm, scene, &mut wrong);
+        guest(&vm, scene, &mut wrong);
+        record(&vm, scene, &mut wrong);
+        known_hosts(&vm, scene, &mut wrong);
     }
-    let wanted = format!("{HOST}.test.example -> {ADDRESS}");
-    let records: Vec<String> = site.records.lock().unwrap().iter().map(ToString::to_string).collect();
-    if records != ["other.test.example -> 127.77.9.9", wanted.as_str()] {
-        wrong.push(format!("DNS holds {records:?}"));
+    let mut wanted = scene.records_before.clone();
+    wanted.push(format!("{HOST}.test.example -> {}", scene.address));
+    if scene.records != wanted {
+        wrong.push(format!("DNS holds {:?}", scene.records));
+    }
+    wrong
+}
+
+/// What is wrong after a VM was removed.
+pub fn removed(scene: &Scene) -> Vec<String> {
+    let mut wrong = common(scene);
+    scene.cluster.look(|world| {
+        let left: Vec<u32> = world.vms.keys().filter(|id| !FOREIGN.contains(id)).copied().collect();
+        if !left.is_empty() {
+            wrong.push(format!("VMs are left: {left:?}"));
+        }
+        let left: Vec<&str> = world
+            .volumes
+            .iter()
+            .filter(|volume| !FOREIGN.contains(&volume.vmid))
+            .map(|volume| volume.volid.as_str())
+            .collect();
+        if !left.is_empty() {
+            wrong.push(format!("volumes are left: {left:?}"));
+        }
+    });
+    if scene.records != scene.records_before {
+        wrong.push(format!("DNS holds {:?}", scene.records));
+    }
+    let records = names(&scene.state.join("records"));
+    if !records.is_empty() {
+        wrong.push(format!("records: {records:?}"));
+    }
+    let text = std::fs::read_to_string(&scene.known_hosts).unwrap_or_default();
+    if !text.starts_with(KNOWN_BEFORE) || text.contains(HOST) || text.contains(&scene.address) {
+        wrong.push(format!("known_hosts is\n{text}"));
     }
     wrong
 }
 
 /// What is wrong whatever was run: other people's things, locks, temporary files, secrets.
-pub fn common(site: &Site) -> Vec<String> {
+pub fn common(scene: &Scene) -> Vec<String> {
     let mut wrong = Vec::new();
-    let now = foreign(site.cluster());
-    if now != site.foreign {
-        wrong.push(format!("other people's machines changed:\n{:?}\n{now:?}", site.foreign));
+    let now = foreign(&scene.cluster);
+    if now != scene.foreign {
+        wrong.push(format!(
+            "other people's machines changed:\n{:?}\n{now:?}",
+            scene.foreign
+        ));
     }
-    let guests = site.cluster().look(|world| world.vms.len());
+    let guests = scene.cluster.look(|world| world.vms.len());
     if guests > 6 {
         wrong.push(format!(
             "there are {guests} VMs and templates: 5 are foreign, 1 is ours"
         ));
     }
-    for name in names(&site.state().join("locks")) {
+    for name in names(&scene.state.join("locks")) {
         if !name.starts_with(".alive-") && !name.starts_with(".guard-") {
             wrong.push(format!("locks/{name} is left"));
         }
     }
-    for name in names(&site.state().join("records")) {
+    for name in names(&scene.state.join("records")) {
         if name.starts_with('.') {
             wrong.push(format!("records/{name} is left"));
         }
     }
-    for node in ["pve-0", "pve-1", "pve-2"] {
-        let left = names(&site.snippets(node));
+    for node in NODES {
+        let left = names(&snippets(&scene.cluster, node));
         if left != ["somebody-elses.yml"] {
             wrong.push(format!("snippets of {node}: {left:?}"));
         }
     }
-    let beside = names(&site.ssh_folder());
-    let lock_file = |name: &String| name.contains("known_hosts") && name.ends_with("lock");
-    if beside.iter().any(|name| name != "known_hosts" && !lock_file(name)) {
+    let mut beside = names(scene.known_hosts.parent().unwrap());
+    beside.retain(|name| name.contains("known_hosts"));
+    if beside
+        .iter()
+        .any(|name| name != "known_hosts" && !name.ends_with("lock"))
+    {
         wrong.push(format!("beside known_hosts: {beside:?}"));
     }
-    secrets(&site.state(), &mut wrong);
-    let seen = site.seen.lock().unwrap();
+    secrets(&scene.state, &mut wrong);
+    let seen = &scene.seen;
     if seen.vmids.len() > 1 || seen.uuids.len() > 1 || seen.macs.len() > 1 || seen.host_keys.len() > 1 {
         wrong.push(format!("the VM did not stay the same: {seen:?}"));
     }
-    let clones = site.cluster().look(|world| {
+    let clones = scene.cluster.look(|world| {
         let done =
             |task: &&vmwright::simulator::task::Task| task.kind == "qmclone" && task.exit.as_deref() == Some("OK");
         world.tasks.iter().filter(done).count()
@@ -109,7 +147,7 @@ fn secrets(folder: &Path, wrong: &mut Vec<String>) {
     }
 }
 
-fn hardware(vm: &Vm, site: &Site, wrong: &mut Vec<String>) {
+fn hardware(vm: &Vm, scene: &Scene, wrong: &mut Vec<String>) {
     let text = vm.config.text();
     let mut is = |key: &str, fits: &dyn Fn(&str) -> bool| {
         if !vm.config.get(key).is_some_and(fits) {
@@ -137,7 +175,7 @@ fn hardware(vm: &Vm, site: &Site, wrong: &mut Vec<String>) {
     if text.contains("vmwright operation") || vm.lock().is_some() {
         wrong.push(format!("a mark or lock is left:\n{text}"));
     }
-    let volumes: Vec<String> = site.cluster().look(|world| {
+    let volumes: Vec<String> = scene.cluster.look(|world| {
         let of_vm = world.volumes.iter().filter(|volume| volume.vmid == vm.vmid);
         of_vm
             .map(|volume| format!("{}:{}", volume.node, volume.volid))
@@ -154,8 +192,8 @@ fn hardware(vm: &Vm, site: &Site, wrong: &mut Vec<String>) {
     }
 }
 
-fn guest(vm: &Vm, site: &Site, wrong: &mut Vec<String>) {
-    let now = site.cluster().now_ms();
+fn guest(vm: &Vm, scene: &Scene, wrong: &mut Vec<String>) {
+    let now = scene.cluster.now_ms();
     let value = serde_json::to_value(&vm.guest).unwrap();
     let number = |path: &str| value.pointer(path).and_then(Value::as_u64);
     // The first start, and the restart that makes the drive's removal count.
@@ -171,7 +209,10 @@ fn guest(vm: &Vm, site: &Site, wrong: &mut Vec<String>) {
     if value["disk"]["cloud_init_disabled"] != true {
         wrong.push("cloud-init is not switched off on the guest".to_owned());
     }
-    if !vm.guest.ssh_answers(now) || !vm.guest.has_address(now, ADDRESS) || !vm.guest.accepts("ansible", KEY) {
+    if !vm.guest.ssh_answers(now)
+        || !vm.guest.has_address(now, &scene.address)
+        || !vm.guest.accepts("ansible", &scene.key)
+    {
         wrong.push("the guest does not take our login at its address".to_owned());
     }
     if vm.guest.host_name() != HOST {
@@ -179,8 +220,8 @@ fn guest(vm: &Vm, site: &Site, wrong: &mut Vec<String>) {
     }
 }
 
-fn record(vm: &Vm, site: &Site, wrong: &mut Vec<String>) {
-    let folder = site.state().join("records");
+fn record(vm: &Vm, scene: &Scene, wrong: &mut Vec<String>) {
+    let folder = scene.state.join("records");
     let files = names(&folder);
     let [file] = files.as_slice() else {
         wrong.push(format!("records: {files:?}"));
@@ -202,8 +243,8 @@ fn record(vm: &Vm, site: &Site, wrong: &mut Vec<String>) {
     if phase["host_keys"] != Value::from(shown) {
         wrong.push(format!("the record's host keys are {}", phase["host_keys"]));
     }
-    for name in names(&site.state().join("runs")) {
-        let text = std::fs::read_to_string(site.state().join("runs").join(&name)).unwrap();
+    for name in names(&scene.state.join("runs")) {
+        let text = std::fs::read_to_string(scene.state.join("runs").join(&name)).unwrap();
         let damaged = text
             .lines()
             .filter(|line| serde_json::from_str::<Value>(line).is_err())
@@ -214,8 +255,8 @@ fn record(vm: &Vm, site: &Site, wrong: &mut Vec<String>) {
     }
 }
 
-fn known_hosts(vm: &Vm, site: &Site, wrong: &mut Vec<String>) {
-    let text = std::fs::read_to_string(site.known_hosts()).unwrap_or_default();
+fn known_hosts(vm: &Vm, scene: &Scene, wrong: &mut Vec<String>) {
+    let text = std::fs::read_to_string(&scene.known_hosts).unwrap_or_default();
     if !text.starts_with(KNOWN_BEFORE) {
         wrong.push(format!("known_hosts lost what it held:\n{text}"));
     }
@@ -237,7 +278,7 @@ fn known_hosts(vm: &Vm, site: &Site, wrong: &mut Vec<String>) {
         HOST.to_owned(),
         format!("[{HOST}]:2222"),
         format!("[{HOST}.test.example]:2222"),
-        format!("[{ADDRESS}]:2222"),
+        format!("[{}]:2222", scene.address),
     ] {
         if of(&name) != wanted {
             wrong.push(format!("known_hosts has {:?} for {name}", of(&name)));

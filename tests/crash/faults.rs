@@ -7,9 +7,10 @@ use vmwright::simulator::fault::{Action, Fault};
 
 use crate::life::{End, Workflow, clean, live};
 use crate::points::{Verdict, each, runtime};
+use crate::scene::NAME;
 use crate::switch::{Mishap, Plan, Switch};
 use crate::workflows::ALL;
-use crate::world::{NAME, Site};
+use crate::world::Site;
 
 /// A fault.
 #[derive(Clone, Debug)]

@@ -12,7 +12,8 @@ use regex::Regex;
 use vmwright::dns::Record;
 use vmwright::simulator::Handle;
 
-use crate::world::{Site, names};
+use crate::scene::{FOREIGN, NODES, names, snippets};
+use crate::world::Site;
 
 /// The places to look at.
 pub struct Places {
@@ -31,7 +32,7 @@ impl Places {
             records: Arc::clone(&site.records),
             state: site.state(),
             known_hosts: site.known_hosts(),
-            snippets: ["pve-0", "pve-1", "pve-2"].map(|node| site.snippets(node)).into(),
+            snippets: NODES.map(|node| snippets(site.cluster(), node)).into(),
         }
     }
 
@@ -39,11 +40,7 @@ impl Places {
     pub fn fingerprint(&self) -> String {
         let mut text = self.cluster.look(|world| {
             let mut text = String::new();
-            for vm in world
-                .vms
-                .values()
-                .filter(|vm| ![100, 101, 104, 9000, 9001].contains(&vm.vmid))
-            {
+            for vm in world.vms.values().filter(|vm| !FOREIGN.contains(&vm.vmid)) {
                 let guest = serde_json::to_value(&vm.guest).unwrap_or_default();
                 let at = |path: &str| guest.pointer(path).map(ToString::to_string).unwrap_or_default();
                 text += &format!(

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, LocalBoxFuture};
 use tokio_util::sync::CancellationToken;
 use vmwright::engine::cluster::Cluster;
 use vmwright::engine::event::{EventKind, Events, StageName};
 use vmwright::engine::host::{Halt, HostRun, Mode, RunShared};
 use vmwright::engine::limits::Limits;
+use vmwright::engine::ourselves::SelfProtection;
 use vmwright::proxmox::client::Client;
 use vmwright::proxmox::transport::Transport;
 use vmwright::secret::{Redactor, Secret};
@@ -19,16 +20,17 @@ use vmwright::state::{DirectoryStore, GatedStore, Identity, StateDir, Store};
 use vmwright::ui::journal::JournalListener;
 
 use crate::door::{Api, Hole};
+use crate::scene::HOST;
 use crate::ssh::Ssh;
 use crate::switch::{Plan, Switch};
-use crate::world::{HOST, KEY, Site, machine};
+use crate::world::{KEY, Site, machine};
 
 /// A workflow under test.
 pub trait Workflow: Sync {
     /// Its name.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> String;
     /// What the world is before it.
-    fn prepare<'a>(&'a self, site: &'a Site) -> BoxFuture<'a, ()>;
+    fn prepare<'a>(&'a self, site: &'a Site) -> LocalBoxFuture<'a, ()>;
     /// Runs it.
     fn run<'a>(&'a self, run: &'a HostRun) -> BoxFuture<'a, Result<(), Halt>>;
     /// What is wrong in the world after it has ended well; nothing if all is right.
@@ -159,11 +161,12 @@ async fn run(
         templates_dir: None,
         scratch: site.scratch(life),
         resume: "vmwright provision".to_owned(),
+        protection: SelfProtection::default(),
     };
     events.emit(
         None,
         EventKind::RunStarted {
-            command: workflow.name().to_owned(),
+            command: workflow.name(),
             version: "test",
             hosts: vec![HOST.to_owned()],
         },

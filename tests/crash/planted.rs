@@ -16,9 +16,10 @@ use crate::deaths::boundaries;
 use crate::door::Api;
 use crate::life::{Doctored, Workflow, clean, live, live_with};
 use crate::points::{ends_well, runtime};
+use crate::scene::{NAME, names};
 use crate::switch::{Plan, Switch};
 use crate::workflows::Provision;
-use crate::world::{Site, names};
+use crate::world::Site;
 
 /// Sends a clone again, under another number, as if its answer had been lost.
 struct Resends(Api);
@@ -179,12 +180,7 @@ fn a_second_first_boot_is_caught() {
         let site = Site::new().await;
         assert_eq!(clean(&site, &Provision).await.failure(), None);
         site.cluster().with(|world| {
-            let vmid = world
-                .vms
-                .values()
-                .find(|vm| vm.name() == crate::world::NAME)
-                .unwrap()
-                .vmid;
+            let vmid = world.vms.values().find(|vm| vm.name() == NAME).unwrap().vmid;
             let vm = world.vms.get_mut(&vmid).unwrap();
             let mut guest = serde_json::to_value(&vm.guest).unwrap();
             guest["disk"]["runcmd_runs"] = json!(2);

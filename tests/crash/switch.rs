@@ -22,6 +22,8 @@ pub enum Plan {
     Live,
     /// It dies at this boundary.
     Die(usize),
+    /// It dies at the first boundary whose name begins like this.
+    DieAt(&'static str),
     /// The n-th effect at a door is met by this.
     Mishap(usize, Mishap),
     /// The n-th write to the state directory finds no space.
@@ -118,8 +120,14 @@ impl Switch {
             let mut inner = self.inner();
             let number = inner.boundaries;
             inner.boundaries += 1;
-            inner.trail.push(format!("{when} {what}"));
-            if inner.plan == Plan::Die(number) {
+            let name = format!("{when} {what}");
+            let end = match inner.plan {
+                Plan::Die(at) => at == number,
+                Plan::DieAt(start) => name.starts_with(start),
+                Plan::Live | Plan::Mishap(..) | Plan::Full(_) | Plan::FullFrom(_) => false,
+            };
+            inner.trail.push(name);
+            if end {
                 self.death.cancel();
                 return true;
             }
@@ -146,7 +154,7 @@ impl Switch {
         inner.effects += 1;
         match inner.plan {
             Plan::Mishap(at, mishap) if at == number => Some(mishap),
-            Plan::Mishap(..) | Plan::Live | Plan::Die(_) | Plan::Full(_) | Plan::FullFrom(_) => None,
+            Plan::Mishap(..) | Plan::Live | Plan::Die(_) | Plan::DieAt(_) | Plan::Full(_) | Plan::FullFrom(_) => None,
         }
     }
 
@@ -185,7 +193,7 @@ impl Switch {
             match inner.plan {
                 Plan::Full(at) => at == number,
                 Plan::FullFrom(at) => at <= number,
-                Plan::Live | Plan::Die(_) | Plan::Mishap(..) => false,
+                Plan::Live | Plan::Die(_) | Plan::DieAt(_) | Plan::Mishap(..) => false,
             }
         };
         // Deleting needs no space.

@@ -1,35 +1,28 @@
 //! One simulated world with foreign VMs in it, an inventory's machine, and what belongs to the control node: state
 //! directory, known_hosts. Processes live and die in it; the world goes on.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use indexmap::IndexMap;
 use tempfile::TempDir;
 use vmwright::dns::Record;
 use vmwright::inventory::{Inventory, LoadOptions};
 use vmwright::machine::{self, HostVariables, Machine, SecretsSeen};
 use vmwright::simulator::clock::Durations;
-use vmwright::simulator::spec::{ContainerSpec, DEMO_SECRET, DiskSpec, NodeSpec, Size, VmSpec, WorldSpec};
+use vmwright::simulator::spec::{DEMO_SECRET, NodeSpec, WorldSpec};
 use vmwright::simulator::ssh::{NodeDoor, Options as SshOptions};
 use vmwright::simulator::{Handle, Options, Simulator, ssh};
 
+use crate::scene::{HOST, KNOWN_BEFORE, NAME, Scene, Seen, add_foreign, foreign, prepare_snippets};
 use crate::ssh::{Far, PORT};
 
-/// The guest.
-pub const HOST: &str = "web-0";
-/// The VM: another name than the guest's, and a foreign VM has the guest's.
-pub const NAME: &str = "prod-web-0";
 /// The guest's address.
 pub const ADDRESS: &str = "127.77.9.100";
 /// The control node's public key.
 pub const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHeLzVJyaJ2oQpDqJt8pIbWJxWb4EBS4NnJ7VN1CzXyZ";
-/// What stood in known_hosts before.
-pub const KNOWN_BEFORE: &str = "# kept by hand\nother.example,127.77.9.9 ssh-ed25519 \
-    AAAAC3NzaC1lZDI1NTE5AAAAIFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF\n|1|c2FsdHNhbHRzYWx0c2FsdA==|\
-    aGFzaGhhc2hoYXNoaGFzaGhhc2g= ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQC7\n";
+/// Somebody else's DNS record.
+const OTHER_RECORD: &str = "other.test.example -> 127.77.9.9";
 
 /// The inventory's machine.
 pub fn machine() -> Arc<Machine> {
@@ -100,52 +93,8 @@ fn spec() -> WorldSpec {
             ..NodeSpec::default()
         };
     }
-    let foreign = |vmid: u32, name: &str, node: &str, running: bool| VmSpec {
-        vmid,
-        name: name.to_owned(),
-        node: node.to_owned(),
-        running,
-        storage: "local-lvm".to_owned(),
-        disks: IndexMap::from([(
-            "scsi0".to_owned(),
-            DiskSpec {
-                size: Size::gib(8),
-                data: None,
-                format: None,
-            },
-        )]),
-        config: [
-            ("net0", "virtio,bridge=vmbr0"),
-            ("cores", "4"),
-            ("description", "not ours"),
-        ]
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .into(),
-        ..VmSpec::default()
-    };
-    spec.vms.push(foreign(100, "prod-web-00", "pve-0", true));
-    spec.vms.push(foreign(101, HOST, "pve-1", false));
-    spec.vms.push(foreign(104, "prod-web-1", "pve-2", true));
-    spec.containers.push(ContainerSpec {
-        vmid: 102,
-        name: "prod-web".to_owned(),
-        node: "pve-1".to_owned(),
-        template: false,
-    });
+    add_foreign(&mut spec);
     spec
-}
-
-/// What was seen of our VM between lives: each may have one value only.
-#[derive(Debug, Default)]
-pub struct Seen {
-    /// Numbers.
-    pub vmids: BTreeSet<u32>,
-    /// SMBIOS UUIDs.
-    pub uuids: BTreeSet<String>,
-    /// `net0` without its further options.
-    pub macs: BTreeSet<String>,
-    /// Host keys of the guest, once it has such.
-    pub host_keys: BTreeSet<String>,
 }
 
 /// A world.
@@ -188,11 +137,7 @@ impl Site {
             ..Options::api_only(dir.path().join("world"))
         };
         let sim = Simulator::start(options).await.unwrap();
-        for node in ["pve-0", "pve-1", "pve-2"] {
-            let snippets = sim.handle().node_root(node).join("var/lib/vz/snippets");
-            std::fs::create_dir_all(&snippets).unwrap();
-            std::fs::write(snippets.join("somebody-elses.yml"), "#cloud-config\n").unwrap();
-        }
+        prepare_snippets(sim.handle());
         let far = match shell {
             false => Far::Model,
             true => Far::Shell(Arc::new(doors(sim.handle()).await)),
@@ -240,11 +185,6 @@ impl Site {
         path
     }
 
-    /// The folder of a node's snippets.
-    pub fn snippets(&self, node: &str) -> PathBuf {
-        self.cluster().node_root(node).join("var/lib/vz/snippets")
-    }
-
     /// Lets time pass in the world.
     pub async fn rest(&self, time: Duration) {
         tokio::time::sleep(time).await;
@@ -252,49 +192,23 @@ impl Site {
 
     /// Notes what our VM looks like now.
     pub fn note(&self) {
-        let mut seen = self.seen.lock().unwrap();
-        self.cluster().look(|world| {
-            for vm in world.vms.values().filter(|vm| vm.name() == NAME && vm.lock().is_none()) {
-                seen.vmids.insert(vm.vmid);
-                seen.uuids.extend(vm.uuid().map(str::to_owned));
-                seen.macs.extend(mac(vm.config.get("net0").unwrap_or_default()));
-                if vm.guest.key_generation() > 0 {
-                    let keys = vm.guest.host_keys();
-                    seen.host_keys
-                        .extend(keys.first().map(vmwright::simulator::guest::keys::public_line));
-                }
-            }
-        });
+        self.seen.lock().unwrap().note(self.cluster());
     }
-}
 
-/// The MAC address in a NIC's text.
-pub fn mac(text: &str) -> Option<String> {
-    Some(text.split(',').next()?.split_once('=')?.1.to_owned())
-}
-
-/// Everything that is not ours, as text.
-pub fn foreign(cluster: &Handle) -> Vec<String> {
-    cluster.look(|world| {
-        let ours = |name: &str| name == NAME;
-        let mut all: Vec<String> = world
-            .vms
-            .values()
-            .filter(|vm| !ours(&vm.name()) && !vm.name().starts_with("VM "))
-            .map(|vm| {
-                let boots = serde_json::to_value(&vm.guest).unwrap()["boots"].clone();
-                format!("{} {} {:?} {boots}\n{}", vm.vmid, vm.node, vm.power, vm.config.text())
-            })
-            .collect();
-        all.extend(world.containers.values().map(|container| format!("{container:?}")));
-        let not_ours: Vec<String> = [100, 101, 104, 9000, 9001].map(|id: u32| id.to_string()).into();
-        let volumes = world
-            .volumes
-            .iter()
-            .filter(|volume| not_ours.contains(&volume.vmid.to_string()));
-        all.extend(volumes.map(|volume| format!("{} {} {}", volume.node, volume.volid, volume.size)));
-        all
-    })
+    /// What checkers look at.
+    pub fn scene(&self) -> Scene {
+        Scene {
+            cluster: self.cluster().clone(),
+            state: self.state(),
+            known_hosts: self.known_hosts(),
+            address: ADDRESS.to_owned(),
+            key: KEY.to_owned(),
+            records: self.records.lock().unwrap().iter().map(ToString::to_string).collect(),
+            records_before: vec![OTHER_RECORD.to_owned()],
+            foreign: self.foreign.clone(),
+            seen: self.seen.lock().unwrap().clone(),
+        }
+    }
 }
 
 /// SSH doors without sockets, with real shells behind them.
@@ -312,14 +226,4 @@ async fn doors(cluster: &Handle) -> ssh::Doors {
         world.nodes.iter().map(door).collect()
     });
     ssh::start(Arc::new(cluster.clone()), options).await.unwrap()
-}
-
-/// The names in a folder, sorted.
-pub fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
-    names.sort();
-    names
 }

@@ -22,6 +22,7 @@ mod remove;
 mod resume;
 mod secrets;
 mod support;
+mod transcripts;
 mod verbs;
 mod weather;
 mod weather_doors;

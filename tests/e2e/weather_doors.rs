@@ -176,7 +176,8 @@ async fn a_pihole_that_refuses_leaves_the_cluster_alone() {
     let locked = r#"{"error":{"key":"bad_request","message":"Config is read-only","hint":null}}"#;
     let wrong = Replace(ALL, crate::support::PIHOLE_PASSWORD, "pihole-wrong-marked-secret");
     let away = Replace(ALL, &address, &closed);
-    let cases: &[(&str, Option<Edit<'_>>, Vec<PiholeFault>, &[&str])] = &[
+    type Case<'c> = (&'c str, Option<Edit<'c>>, Vec<PiholeFault>, &'c [&'c str]);
+    let cases: &[Case<'_>] = &[
         (
             "wrong password",
             Some(wrong),
