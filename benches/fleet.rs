@@ -176,6 +176,7 @@ fn run(n: usize, speed: f64) -> Taken {
 }
 
 /// Runs the client and accounts for it.
+#[expect(clippy::zombie_processes, reason = "`reap` waits for it, after its times were read")]
 fn client(dir: &Path, n: usize, simulator: u32) -> Taken {
     let log = fs::File::create(dir.join("log")).unwrap();
     let begun = Instant::now();

@@ -26,6 +26,8 @@ pub fn run(global: &Global, args: &Inventory) -> Result<Exit, Problems> {
         None => loaded.inventory.list_json(true),
     };
     hide(&loaded.inventory, &mut json);
+    // And what they come from: a variable that a template takes the secret from.
+    redactor.mask_json(&mut json);
     let text = serde_json::to_string_pretty(&json).map_err(|error| {
         vec![Diagnostic::error(
             "cli/json",

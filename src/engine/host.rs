@@ -120,7 +120,7 @@ pub struct HostRun {
 /// How long calls that were certainly not executed are repeated.
 const PATIENCE: Duration = Duration::from_secs(180);
 /// The same while nothing was done yet in this run: starting it again later costs nothing, and a wrong address is told soon.
-const PATIENCE_BEFORE: Duration = Duration::from_secs(8);
+const PATIENCE_BEFORE: Duration = Duration::from_secs(5);
 /// How often a stage may make the same changes. One that needs more is not converging.
 const MAX_ACTS: u32 = 12;
 
@@ -178,10 +178,7 @@ impl HostRun {
                     }
                     drop(permit);
                     if changed {
-                        self.changed
-                            .lock()
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .push(S::NAME);
+                        self.has_changed(S::NAME);
                     }
                     let detail = stage.tell(&evidence);
                     let ms = millis(started.elapsed());
@@ -268,6 +265,8 @@ impl HostRun {
                     changed = true;
                     match stage.act(self).await {
                         Ok(()) => {
+                            // What was done stays told, even if the stage never ends well.
+                            self.has_changed(S::NAME);
                             *same += 1;
                             waiting = Waiting::default();
                             stuck = None;
@@ -321,6 +320,13 @@ impl HostRun {
             delay_ms: millis(delay),
         });
         self.pause(stage, delay).await
+    }
+
+    fn has_changed(&self, stage: StageName) {
+        let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        if !changed.contains(&stage) {
+            changed.push(stage);
+        }
     }
 
     fn unsettled(&self, stage: StageName, changes: &[Change]) -> Diagnostic {

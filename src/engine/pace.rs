@@ -23,17 +23,17 @@ impl Pace {
     /// The pause after having waited for `elapsed`.
     ///
     /// Doubling from 50 ms, held at a plateau, later a part of the time waited so far, so that the last look comes at most
-    /// that part too late. The plateau keeps the API below three calls a second.
+    /// that part too late. The plateau of a task keeps the API below three calls a second.
     pub fn pause(self, elapsed: Duration) -> Duration {
         let (plateau, part, longest) = match self {
             Self::Login => return (elapsed / 3).clamp(Duration::from_secs(3), Duration::from_secs(10)),
             Self::Watched => return Duration::from_millis(50),
-            Self::Task => (340, 12, 2_000),
-            Self::Boot => (100, 40, 2_000),
+            Self::Task => (334, 12, 2_000),
+            Self::Boot => (50, 50, 2_000),
             Self::CloudInit => (200, 20, 3_000),
         };
         let elapsed = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-        let pause = elapsed.max(50).min(plateau).max(elapsed / part).min(longest);
+        let pause = (elapsed + 50).min(plateau).max(elapsed / part).min(longest);
         Duration::from_millis(pause)
     }
 }

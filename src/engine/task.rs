@@ -36,6 +36,15 @@ impl HostRun {
         let started = Instant::now();
         let (mut lines, mut progress, mut looked) = (0, started, started);
         loop {
+            // No task has ended when its call is answered, so the first look is not at once.
+            tokio::select! {
+                () = tokio::time::sleep(Pace::Task.pause(started.elapsed())) => {}
+                () = self.shared.cancel.cancelled() => {
+                    let diagnostic = Diagnostic::error("engine/interrupted", format!("interrupted while {what} went on"))
+                        .exit(Exit::Interrupted);
+                    return Err(Failure::new(diagnostic));
+                }
+            }
             match self.api().task_status(upid).await {
                 Ok(TaskStatus::Running) => {}
                 Ok(TaskStatus::Ok) => return Ok(()),
@@ -81,13 +90,6 @@ impl HostRun {
                 .note(None, format!("task {upid}"))
                 .help("look at the task in Proxmox; when it has ended, run the same command again");
                 return Err(Failure::new(diagnostic));
-            }
-            tokio::select! {
-                () = tokio::time::sleep(Pace::Task.pause(started.elapsed())) => {}
-                () = self.shared.cancel.cancelled() => {
-                    let diagnostic = Diagnostic::error("engine/interrupted", format!("interrupted while {what} went on")).exit(Exit::Interrupted);
-                    return Err(Failure::new(diagnostic));
-                }
             }
         }
     }

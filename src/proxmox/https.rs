@@ -154,7 +154,10 @@ impl HttpsTransport {
                 .header(CONTENT_LENGTH, params.len())
                 .body(params.to_owned());
         }
-        let response = builder.send().await.map_err(|error| lost(error.without_url()))?;
+        let response = builder
+            .send()
+            .await
+            .map_err(|error| lost(self.authority(), &error.without_url()))?;
         let status = response.status();
         let phrase = response
             .extensions()
@@ -171,6 +174,14 @@ impl HttpsTransport {
             reason: reason(status, phrase.as_deref(), &body),
             body,
         })
+    }
+}
+
+impl HttpsTransport {
+    /// `host:port`, for messages.
+    fn authority(&self) -> &str {
+        let base = self.base.trim_start_matches("https://");
+        base.split('/').next().unwrap_or(base)
     }
 }
 
@@ -199,14 +210,18 @@ fn verb(method: Method) -> reqwest::Method {
 }
 
 /// What a failure before the answer means: nothing was sent while there was no connection.
-fn lost(error: reqwest::Error) -> TransportError {
-    if let Some(Distrust { seen, why }) = Distrust::find(&error) {
+fn lost(authority: &str, error: &reqwest::Error) -> TransportError {
+    if let Some(Distrust { seen, why }) = Distrust::find(error) {
         return TransportError::Untrusted {
             seen_fingerprint: seen,
-            detail: why,
+            detail: format!("{authority}: {why}"),
         };
     }
-    let text = chain(&error);
+    // What it was that failed stands in the last parts; the first ones only say that it was a request.
+    let text = chain(error);
+    let text = text.strip_prefix("error sending request: ").unwrap_or(&text);
+    let text = text.strip_prefix("client error (Connect): ").unwrap_or(text);
+    let text = format!("{authority}: {text}");
     if error.is_connect() || error.is_builder() {
         TransportError::NotSent(text)
     } else {

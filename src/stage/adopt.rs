@@ -185,8 +185,9 @@ pub fn adoption(
             Some(machine.node.to_string()),
         ));
     }
-    let cicustom = config.get("cicustom").unwrap_or_default();
-    differences.extend(difference(machine, config, cicustom).changes);
+    // Which documents cloud-init read is no matter of the VM's declaration.
+    let declared = difference(machine, config, "").changes;
+    differences.extend(declared.into_iter().filter(|change| change.what != "cicustom"));
     Ok(Adoption {
         vm: Vm { vmid, uuid, node },
         phase,

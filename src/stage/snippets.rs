@@ -43,18 +43,17 @@ impl Stage for Snippets<'_> {
     async fn observe(&self, run: &HostRun) -> Result<Seen<Delivered>, Failure> {
         let place = self.place(run)?;
         let folder = place.folder(run);
-        let mut missing = Vec::new();
-        for (name, content) in files(run)? {
-            if folder
-                .read(&name)
-                .await
-                .map_err(|error| place.explain(&error))?
-                .as_deref()
-                != Some(content.as_bytes())
-            {
-                missing.push(Change::new(name, place.to_string()));
-            }
-        }
+        let [user, network] = files(run)?;
+        let there = folder
+            .read_all(&[&user.0, &network.0])
+            .await
+            .map_err(|error| place.explain(&error))?;
+        let mut missing: Vec<Change> = [user, network]
+            .into_iter()
+            .zip(there)
+            .filter(|((_, content), there)| there.as_deref() != Some(content.as_bytes()))
+            .map(|((name, _), _)| Change::new(name, place.to_string()))
+            .collect();
         if !place.news(run)?.is_empty() {
             let file = run.shared.known_hosts.display().to_string();
             missing.push(Change::new(format!("host key of {}", place.node), file));
@@ -68,12 +67,12 @@ impl Stage for Snippets<'_> {
     async fn act(&self, run: &HostRun) -> Result<(), Failure> {
         let place = self.place(run)?;
         let folder = place.folder(run);
-        for (name, content) in files(run)? {
-            folder
-                .write(&name, content.as_bytes())
-                .await
-                .map_err(|error| place.explain(&error))?;
-        }
+        let [user, network] = files(run)?;
+        tokio::try_join!(
+            folder.write(&user.0, user.1.as_bytes()),
+            folder.write(&network.0, network.1.as_bytes())
+        )
+        .map_err(|error| place.explain(&error))?;
         place.remember(run).await
     }
 
@@ -231,7 +230,8 @@ fn node_keys(run: &HostRun, target: &SshTarget) -> Result<HostKeys, Failure> {
         .iter()
         .any(|arg| arg.ends_with("StrictHostKeyChecking=accept-new"));
     if learns && !is_known(run, target)? {
-        let file = format!("node-{}-{}", target.alias.replace('/', "_"), run.key.as_str());
+        // One file for all hosts of the run: they share the connection.
+        let file = format!("node-{}", target.alias.replace('/', "_"));
         return Ok(HostKeys::LearnInto(run.shared.scratch.join(file)));
     }
     Ok(HostKeys::File(run.shared.known_hosts.clone()))
@@ -283,9 +283,10 @@ pub async fn remove(run: &HostRun, node: &NodeName) -> Result<(), Failure> {
     let (user, network) = file_names(&run.machine);
     let place = place_on(run, node).await?;
     let folder = place.folder(run);
-    for name in [user, network] {
-        folder.remove(&name).await.map_err(|error| place.explain(&error))?;
-    }
+    folder
+        .remove(&[&user, &network])
+        .await
+        .map_err(|error| place.explain(&error))?;
     Ok(())
 }
 

@@ -4,6 +4,14 @@
 //! A stage that is added to a workflow is covered by construction: nothing here knows the stages. A workflow is added by
 //! one `impl` in [`workflows`].
 
+#![expect(
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::type_complexity,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails; counts are told"
+)]
+
 mod check;
 mod closure;
 mod deaths;

@@ -131,6 +131,7 @@ async fn a_record_is_forgotten_only_when_its_vm_is_surely_gone() {
         let id = world.vm_named("prod-web-1").unwrap().vmid;
         world.power_off(id);
         world.vms.remove(&id);
+        world.volumes.retain(|volume| volume.vmid != id);
     });
     let provision = site.vmwright(&PROVISION).await;
     provision.assert_code(4);

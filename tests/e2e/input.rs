@@ -378,7 +378,7 @@ async fn variables_that_break_a_rule_are_told_with_place_key_and_rule() {
             &[
                 "error[machine/gateway-outside]",
                 "10.9.9.1",
-                "group_vars/all.yml:25:17",
+                "group_vars/all.yml:27:17",
                 "global_gateway",
             ],
         ),

@@ -6,7 +6,7 @@
 //! run.assert_code(0);
 //! ```
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -247,25 +247,5 @@ impl Site {
                 .map(|(key, value)| (key.clone(), value.clone()))
                 .collect()
         })
-    }
-
-    /// Every file below the site's directory, with its content, for searches. The world and the inventory are left out: they
-    /// are the other side's and the user's.
-    pub fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
-        let mut found = Vec::new();
-        walk(self.dir.path(), &mut found);
-        found.retain(|(path, _)| !path.starts_with(self.path("world")) && !path.starts_with(self.path("inventory")));
-        found
-    }
-}
-
-fn walk(dir: &Path, found: &mut Vec<(PathBuf, Vec<u8>)>) {
-    for entry in std::fs::read_dir(dir).unwrap().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            walk(&path, found);
-        } else if let Ok(content) = std::fs::read(&path) {
-            found.push((path, content));
-        }
     }
 }

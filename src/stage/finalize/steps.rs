@@ -44,14 +44,15 @@ pub async fn begin(run: &HostRun, trusted: &Trusted) -> Result<(), Failure> {
         }
     };
     let probe = probes::boot_id();
-    let output = run
-        .on_guest(&probe.command(COMMAND))
-        .await
-        .map_err(|error| run.guest_failure(&error))?;
-    let boot_id = probe
-        .read(&output)
-        .map_err(|error| unreadable(run, &error.to_string()))?;
-    let addresses = verify::addresses(run).await?;
+    let command = probe.command(COMMAND);
+    let boot_id = async {
+        let output = run
+            .on_guest(&command)
+            .await
+            .map_err(|error| run.guest_failure(&error))?;
+        probe.read(&output).map_err(|error| unreadable(run, &error.to_string()))
+    };
+    let (boot_id, addresses) = tokio::try_join!(boot_id, verify::addresses(run))?;
     run.record_phase(Phase::Finalizing {
         vmid: vm.vmid,
         uuid: vm.uuid.clone(),

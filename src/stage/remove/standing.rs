@@ -357,3 +357,6 @@ fn another(name: &str, vmid: VmId, other: &Listed) -> Box<Diagnostic> {
     .exit(Exit::Refused)
     .into()
 }
+
+#[cfg(test)]
+mod tests;

@@ -194,3 +194,11 @@ async fn an_interruption_between_the_steps_leaves_a_checkpoint_to_go_on_from() {
     assert_eq!(step(&fixture), Some(FinalizeStep::DriveRemoved));
     assert_eq!(effects(&world), ["cloud-init off", "PUT config"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_task_without_a_result_is_no_guest_that_ignores_it() {
+    let (fixture, world) = site();
+    world.lock().unwrap().exit = "unexpected status";
+    finalize(&fixture).await.unwrap();
+    assert_eq!(effects(&world), ["cloud-init off", "PUT config", "POST reboot"]);
+}
