@@ -103,7 +103,8 @@ impl Stage for Destroy {
                 // A start that was on its way when it was seen stopped: it is to be destroyed anyhow.
                 if run.api().vm_status(&vm.node, vm.vmid).await?.running {
                     let upid = run.api().stop(&vm.node, vm.vmid).await?;
-                    run.follow(Self::NAME, &upid, &format!("stop of VM {}", vm.vmid)).await?;
+                    run.follow(Self::NAME, &upid, &format!("stop of VM {}", vm.vmid))
+                        .await?;
                 }
                 match run.api().delete_vm(&vm.node, vm.vmid, true).await {
                     Ok(upid) => upid,
