@@ -12,6 +12,8 @@ use vmwright::simulator::Handle;
 use vmwright::simulator::guest::{Guest, keys};
 use vmwright::simulator::shell::Machine;
 
+use crate::scene::names;
+
 fn said(code: i32, text: &[u8]) -> Output {
     let mut stdout = format!("{MARK}\n").into_bytes();
     stdout.extend_from_slice(text);
@@ -139,6 +141,13 @@ fn between<'t>(text: &'t str, start: &str, end: &str) -> Option<&'t str> {
 fn on_node(cluster: &Handle, node: &str, script: &str, stdin: &[u8], really: bool) -> Output {
     let path = between(script, "d='", "'\n").expect("a folder");
     let folder = PathBuf::from(format!("{}{path}", cluster.node_root(node).display()));
+    if script.contains("ls -1 \"$d\"") {
+        let mut text = "list\n".to_owned();
+        for name in names(&folder).iter().filter(|name| !name.starts_with('.')) {
+            text += &format!("{name}\n");
+        }
+        return said(0, text.as_bytes());
+    }
     let name = between(script, "f=\"$d/\"'", "'").expect("a file");
     let file = folder.join(name);
     let there = file.exists();
