@@ -22,6 +22,8 @@ pub struct Places {
     state: PathBuf,
     known_hosts: PathBuf,
     snippets: Vec<PathBuf>,
+    /// The last text, and its normal form: most instants are like the one before.
+    last: Mutex<(String, String)>,
 }
 
 impl Places {
@@ -33,6 +35,7 @@ impl Places {
             state: site.state(),
             known_hosts: site.known_hosts(),
             snippets: NODES.map(|node| snippets(site.cluster(), node)).into(),
+            last: Mutex::default(),
         }
     }
 
@@ -93,7 +96,11 @@ impl Places {
                 }
             }
         }
-        normal(&text)
+        let mut last = self.last.lock().unwrap();
+        if last.0 != text {
+            *last = (text.clone(), normal(&text));
+        }
+        last.1.clone()
     }
 }
 
