@@ -141,7 +141,10 @@ fn between<'t>(text: &'t str, start: &str, end: &str) -> Option<&'t str> {
 /// The names after `for n in`, which are single-quoted words.
 fn listed(script: &str) -> Option<Vec<&str>> {
     let words = between(script, "for n in ", "; do")?;
-    words.split(' ').map(|word| word.strip_prefix('\'')?.strip_suffix('\'')).collect()
+    words
+        .split(' ')
+        .map(|word| word.strip_prefix('\'')?.strip_suffix('\''))
+        .collect()
 }
 
 fn on_node(cluster: &Handle, node: &str, script: &str, stdin: &[u8], really: bool) -> Output {
