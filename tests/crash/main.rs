@@ -5,7 +5,7 @@
 //! one `impl` in [`workflows`].
 
 #![expect(
-    clippy::expect_used,
+    clippy::print_stderr,
     clippy::print_stdout,
     clippy::type_complexity,
     clippy::unwrap_used,
