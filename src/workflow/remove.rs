@@ -39,7 +39,7 @@ pub async fn remove(run: &HostRun, wait_lock: Duration, with_snapshots: bool) ->
         Mode::Plan => lock::peek(run)?,
     }
     let found = run.stage(Discover).await?;
-    let gone = match run.stage(Stand { found }).await? {
+    let gone = match run.stage(Stand::new(found)).await? {
         Standing::Nothing => return Ok(Removal::Nothing),
         Standing::Gone(gone) => gone,
         Standing::Here(here) => destroy(run, here, with_snapshots).await?,

@@ -6,6 +6,7 @@
 //!   none         no VM, listing complete                        Nothing
 //!   Cloning      our clone is being made                        wait for its task
 //!   Cloning      our clone is there, by its mark                Here
+//!   Cloning      nothing yet, asked for within 30 s, no answer  wait: it may be on its way
 //!   Cloning      no such number, or somebody else's             Gone: what was published before the clone goes
 //!   Created ..   number, name and UUID agree                    Here
 //!   Created ..   number and name gone, listing complete         Gone: it was removed by hand
@@ -15,7 +16,10 @@
 //!   otherwise                                                   refused as ownership refuses, nothing touched
 //! ```
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::diagnose::{Diagnostic, Exit};
 use crate::engine::cluster::Listed;
@@ -64,8 +68,33 @@ pub struct Here {
 
 /// The stage.
 pub struct Stand {
-    /// What was discovered.
-    pub found: Discovered,
+    found: Discovered,
+    unseen: Mutex<Option<Instant>>,
+}
+
+impl Stand {
+    /// The stage, for what was discovered.
+    pub fn new(found: Discovered) -> Self {
+        Self {
+            found,
+            unseen: Mutex::new(None),
+        }
+    }
+
+    /// How long a clone that is not to be seen may still be asked for: the request of a run that died without an answer
+    /// can be on its way, and the record that recognises its VM must not go before it came.
+    fn may_come(&self, run: &HostRun) -> Option<Duration> {
+        let written = run
+            .record
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .map(|record| record.updated)?;
+        let age = Duration::try_from(jiff::Timestamp::now().duration_since(written)).unwrap_or_default();
+        let mut unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = unseen.get_or_insert_with(Instant::now).elapsed();
+        ON_ITS_WAY.checked_sub(age.max(waited)).filter(|left| !left.is_zero())
+    }
 }
 
 impl Stage for Stand {
@@ -80,7 +109,7 @@ impl Stage for Stand {
             if let Err(diagnostic) = ownership::decide(name, Some(phase), &self.found) {
                 return Ok(Seen::Foreign(diagnostic));
             }
-            return cloning(run, phase).await;
+            return self.cloning(run, phase).await;
         }
         let destroyed = match &phase {
             Some(Phase::Removing { upid: Some(upid), .. }) => succeeded(run, upid).await?,
@@ -190,98 +219,108 @@ pub fn decide(
     }
 }
 
-/// An intent to clone: whether the clone exists is looked at now, not as of the listing.
-async fn cloning(run: &HostRun, phase: &Phase) -> Result<Seen<Standing>, Failure> {
-    let Phase::Cloning {
-        vmid,
-        operation,
-        template,
-        template_node,
-        upid,
-        ..
-    } = phase
-    else {
-        return Ok(Seen::Done(Standing::Nothing));
-    };
-    let runs = clone_runs(run.api(), *template, template_node, upid.as_ref()).await?;
-    let listing = run.fresh_listing().await?;
-    let seen = match listing.by_id(*vmid).filter(|listed| listed.kind == GuestKind::Qemu) {
-        Some(listed) => match run.api().vm_config(&listed.node, *vmid, View::Current).await {
-            Ok(config) => Some((listed.node.clone(), config)),
-            Err(error) if error.kind() == Kind::Missing => None,
-            Err(error) => return Err(error.into()),
-        },
-        None => None,
-    };
-    let wait = |what: String, budget, code, late: String| {
-        Ok(Seen::Pending(Wait {
-            what,
-            pace: Pace::Task,
-            budget,
-            late: Box::new(Diagnostic::error(code, late).help(format!(
-                "look at VM {vmid} in Proxmox; a clone that was left half-made is removed on its node with `qm unlock {vmid} && qm destroy {vmid}`; then run the same command again"
-            ))),
-        }))
-    };
-    match seen.map(|(node, config)| (read_mark(&config, *operation), node, config)) {
-        Some((Mark::Making, ..)) | None if runs => wait(
-            "the clone task".to_owned(),
-            LONGEST,
-            "remove/clone-late",
-            format!("the clone task of VM {vmid} does not end"),
-        ),
-        Some((Mark::Making, ..)) => wait(
-            format!("VM {vmid} to be unlocked"),
-            LEFT_OVER,
-            "remove/half-made",
-            format!("VM {vmid} is locked (clone), but no clone task runs"),
-        ),
-        Some((Mark::Ours, node, config)) => {
-            let Some(uuid) = config.smbios_uuid() else {
-                return Err(Failure::new(
-                    Diagnostic::error("clone/no-uuid", format!("VM {vmid} has no SMBIOS UUID"))
-                        .rule("a VM is recognised by its SMBIOS UUID (smbios1)"),
-                ));
-            };
-            let vm = Vm {
-                vmid: *vmid,
-                uuid,
-                node,
-            };
-            let created = Phase::Created {
-                vmid: vm.vmid,
-                uuid: vm.uuid.clone(),
-                node: vm.node.clone(),
-            };
-            Ok(Seen::Done(Standing::Here(Here {
-                vm,
-                config,
-                cluster: listing.status,
-                phase: Some(created),
-                _made: (),
-            })))
-        }
-        Some((Mark::Foreign, ..)) => Ok(Seen::Done(never_cloned(format!(
-            "VM {vmid} is somebody else's and is left alone; ours was never made"
-        )))),
-        None if listing.gaps.is_empty() => Ok(Seen::Done(never_cloned(format!("VM {vmid} was never made")))),
-        None => {
-            let mut diagnostic = Diagnostic::error(
-                "ownership/unknown",
-                format!("VM {vmid} is not listed, but the listing is not complete"),
-            )
-            .rule("not seen is not gone; nothing was touched")
-            .exit(Exit::Refused);
-            for gap in listing.gaps {
-                diagnostic = diagnostic.note(None, gap);
+impl Stand {
+    /// An intent to clone: whether the clone exists is looked at now, not as of the listing.
+    async fn cloning(&self, run: &HostRun, phase: &Phase) -> Result<Seen<Standing>, Failure> {
+        let Phase::Cloning {
+            vmid,
+            operation,
+            template,
+            template_node,
+            upid,
+            ..
+        } = phase
+        else {
+            return Ok(Seen::Done(Standing::Nothing));
+        };
+        let runs = clone_runs(run.api(), *template, template_node, upid.as_ref()).await?;
+        let listing = run.fresh_listing().await?;
+        let seen = match listing.by_id(*vmid).filter(|listed| listed.kind == GuestKind::Qemu) {
+            Some(listed) => match run.api().vm_config(&listed.node, *vmid, View::Current).await {
+                Ok(config) => Some((listed.node.clone(), config)),
+                Err(error) if error.kind() == Kind::Missing => None,
+                Err(error) => return Err(error.into()),
+            },
+            None => None,
+        };
+        let wait = |what: String, budget, code, late: String| {
+            Ok(Seen::Pending(Wait {
+                what,
+                pace: Pace::Task,
+                budget,
+                late: Box::new(Diagnostic::error(code, late).help(format!(
+                    "look at VM {vmid} in Proxmox; a clone that was left half-made is removed on its node with `qm unlock {vmid} && qm destroy {vmid}`; then run the same command again"
+                ))),
+            }))
+        };
+        match seen.map(|(node, config)| (read_mark(&config, *operation), node, config)) {
+            Some((Mark::Making, ..)) | None if runs => wait(
+                "the clone task".to_owned(),
+                LONGEST,
+                "remove/clone-late",
+                format!("the clone task of VM {vmid} does not end"),
+            ),
+            Some((Mark::Making, ..)) => wait(
+                format!("VM {vmid} to be unlocked"),
+                LEFT_OVER,
+                "remove/half-made",
+                format!("VM {vmid} is locked (clone), but no clone task runs"),
+            ),
+            Some((Mark::Ours, node, config)) => {
+                let Some(uuid) = config.smbios_uuid() else {
+                    return Err(Failure::new(
+                        Diagnostic::error("clone/no-uuid", format!("VM {vmid} has no SMBIOS UUID"))
+                            .rule("a VM is recognised by its SMBIOS UUID (smbios1)"),
+                    ));
+                };
+                let vm = Vm {
+                    vmid: *vmid,
+                    uuid,
+                    node,
+                };
+                let created = Phase::Created {
+                    vmid: vm.vmid,
+                    uuid: vm.uuid.clone(),
+                    node: vm.node.clone(),
+                };
+                Ok(Seen::Done(Standing::Here(Here {
+                    vm,
+                    config,
+                    cluster: listing.status,
+                    phase: Some(created),
+                    _made: (),
+                })))
             }
-            Ok(Seen::Foreign(Box::new(diagnostic)))
+            Some((Mark::Foreign, ..)) => Ok(Seen::Done(never_cloned(format!(
+                "VM {vmid} is somebody else's and is left alone; ours was never made"
+            )))),
+            None if upid.is_none() && listing.gaps.is_empty() && self.may_come(run).is_some() => wait(
+                "a clone that an earlier run may still have on its way".to_owned(),
+                LONGEST,
+                "remove/clone-late",
+                format!("whether VM {vmid} is being made is not known"),
+            ),
+            None if listing.gaps.is_empty() => Ok(Seen::Done(never_cloned(format!("VM {vmid} was never made")))),
+            None => {
+                let mut diagnostic = Diagnostic::error(
+                    "ownership/unknown",
+                    format!("VM {vmid} is not listed, but the listing is not complete"),
+                )
+                .rule("not seen is not gone; nothing was touched")
+                .exit(Exit::Refused);
+                for gap in listing.gaps {
+                    diagnostic = diagnostic.note(None, gap);
+                }
+                Ok(Seen::Foreign(Box::new(diagnostic)))
+            }
         }
     }
 }
 
 /// How long a clone may take that somebody else asked for.
 const LONGEST: Duration = Duration::from_secs(3600);
+/// How long a request may be under way that nobody waits for any more: pveproxy gives up after 30 s.
+const ON_ITS_WAY: Duration = Duration::from_secs(30);
 /// How long a clone's lock may outlive its task.
 const LEFT_OVER: Duration = Duration::from_secs(10);
 
