@@ -101,6 +101,16 @@ impl Started {
         assert!(sent.success());
     }
 
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some()
+    }
+
+    /// Kills it, as a power cut would.
+    pub fn kill(&mut self) {
+        self.0.start_kill().unwrap();
+    }
+
     /// Waits for its end.
     pub async fn end(self) -> Run {
         let output = tokio::time::timeout(PATIENCE, self.0.wait_with_output())
