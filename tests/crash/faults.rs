@@ -66,7 +66,7 @@ fn administer(site: &Site, end: &End) -> bool {
         return false;
     };
     match diagnostic.code {
-        "clone/left-over" => site.cluster().with(|world| {
+        "clone/left-over" | "remove/half-made" => site.cluster().with(|world| {
             let made: Vec<u32> = world
                 .vms
                 .values()
@@ -78,7 +78,7 @@ fn administer(site: &Site, end: &End) -> bool {
                 world.volumes.retain(|volume| volume.vmid != vmid);
             }
         }),
-        "migrate/late" | "api/locked" | "task/failed" => site.cluster().with(|world| {
+        "migrate/left-over" => site.cluster().with(|world| {
             for vm in world.vms.values_mut().filter(|vm| vm.name() == NAME) {
                 vm.config.current.shift_remove("lock");
             }
