@@ -442,7 +442,7 @@ async fn variables_that_break_a_rule_are_told_with_place_key_and_rule() {
             "a fingerprint that is none",
             &[Append(ALL, "global_proxmox_api_fingerprint: 'AB:CD'\n")],
             &[],
-            &["error[machine/fingerprint]", "AB:CD", "group_vars/all.yml:25:33"],
+            &["error[machine/fingerprint]", "AB:CD", "group_vars/all.yml:27:33"],
         ),
         (
             "every problem of every host at once",
