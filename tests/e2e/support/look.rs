@@ -52,9 +52,10 @@ impl Site {
 
     /// Runs the binary up to the request that is held (see [`Site::hold`]) and kills it there, as a power cut would.
     pub async fn killed_there(&self, args: &[&str]) {
-        let started = self.begin(args);
+        let mut started = self.begin(args);
         self.held().await;
-        started.signal("KILL");
+        assert!(!started.has_ended());
+        started.kill();
         assert_eq!(started.end().await.code, -1);
         self.sim.faults().clear();
     }
