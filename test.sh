@@ -7,11 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 scripts/setup test
 
-tools=$PWD/target/tools
-export PATH="$tools/bin:$PATH"
-if [ -z "${VMWRIGHT_ORACLE:-}" ] && [ -x "$tools/venv/bin/ansible-inventory" ]; then
-    export VMWRIGHT_ORACLE=$tools/venv/bin/ansible-inventory
-fi
+export PATH="$PWD/target/tools/bin:$PATH"
 
 step() { printf '\n== %s\n' "$*" >&2; "$@"; }
 step cargo fmt --check

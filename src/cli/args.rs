@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::proxmox::ids::VmId;
 use crate::settings::{Forks, Limit, LogFormat, OutputFormat, Overrides, duration};
 
 /// Turns inventory lines into running, verified virtual machines on Proxmox VE.
@@ -45,6 +46,14 @@ pub struct Global {
 pub enum Verb {
     /// Create and finalize the VMs of the inventory, or go on where an earlier run stopped
     Provision(Provision),
+    /// Take VMs away with everything that belongs to them: DNS, snippets, known_hosts entries, record
+    Remove(Remove),
+    /// Take an existing VM in: show how it differs from the inventory, and write its record
+    Adopt(Adopt),
+    /// Drop the record of a VM that is gone
+    Forget(Forget),
+    /// List the runs so far, or tell what one of them did
+    History(History),
     /// Show how far each host has come, who holds its lock, and what is unfinished
     Status(Status),
     /// Print the inventory as JSON, as ansible-inventory does
@@ -111,6 +120,92 @@ pub struct Provision {
     /// A directory with cloud-init templates to use instead of the built-in ones
     #[arg(long, value_name = "DIR")]
     pub templates_dir: Option<PathBuf>,
+    /// Restart this VM (vms_name) though vmwright runs on it or it is declared as protected; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub override_protection: Vec<String>,
+}
+
+/// Arguments of `remove`.
+#[derive(Clone, Debug, Args)]
+pub struct Remove {
+    /// Where hosts and variables come from.
+    #[command(flatten)]
+    pub sources: Sources,
+    /// The hosts to remove: names, groups and patterns as Ansible's --limit takes them; all must be in group removable
+    #[arg(short, long, value_name = "PATTERN", required_unless_present = "all")]
+    pub limit: Option<String>,
+    /// Instead of --limit: all hosts of group removable
+    #[arg(long, conflicts_with = "limit")]
+    pub all: bool,
+    /// The name (vms_name) of a VM that is to be removed, exactly; once for each VM. At a terminal it is asked for
+    #[arg(long, value_name = "NAME")]
+    pub confirm: Vec<String>,
+    /// Tell what would be done, and write nothing
+    #[arg(long)]
+    pub plan: bool,
+    /// Let the VMs' snapshots go too
+    #[arg(long)]
+    pub with_snapshots: bool,
+    /// Remove this VM (vms_name) though vmwright runs on it or it is declared as protected; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub override_protection: Vec<String>,
+    /// How many hosts at once [default: 8]
+    #[arg(short, long, value_name = "N")]
+    pub forks: Option<Forks>,
+    /// Begin no further host once one has failed
+    #[arg(long)]
+    pub fail_fast: bool,
+    /// Wait for a locked VM this long, such as 5m
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub wait_lock: Option<Duration>,
+    /// What standard output gets: human (the recap) or json (every event as a line)
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<OutputFormat>,
+    /// The known_hosts file that the guests' host keys are taken out of
+    #[arg(long, value_name = "FILE")]
+    pub known_hosts: Option<PathBuf>,
+}
+
+/// Arguments of `adopt`.
+#[derive(Clone, Debug, Args)]
+pub struct Adopt {
+    /// The host
+    pub host: String,
+    /// Where hosts and variables come from.
+    #[command(flatten)]
+    pub sources: Sources,
+    /// The number of the VM in Proxmox
+    #[arg(long, value_name = "N")]
+    pub vmid: VmId,
+    /// The VM's name (vms_name), to confirm that it is the one that is meant
+    #[arg(long, value_name = "NAME")]
+    pub confirm: Option<String>,
+}
+
+/// Arguments of `forget`.
+#[derive(Clone, Debug, Args)]
+pub struct Forget {
+    /// The host
+    pub host: String,
+    /// Where hosts and variables come from.
+    #[command(flatten)]
+    pub sources: Sources,
+    /// The VM's name (vms_name), to confirm that its record is to be dropped
+    #[arg(long, value_name = "NAME")]
+    pub confirm: Option<String>,
+}
+
+/// Arguments of `history`.
+#[derive(Clone, Debug, Args)]
+pub struct History {
+    /// The run: its id, or as much of it as makes it the only one. Without it all runs are listed
+    pub run: Option<String>,
+    /// The inventory whose settings tell where the state directory is; may be given several times
+    #[arg(short, long = "inventory", value_name = "SOURCE")]
+    pub inventory: Vec<String>,
+    /// What standard output gets: human (lines) or json (the events as they were written)
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<OutputFormat>,
 }
 
 /// Arguments of `status`.

@@ -119,6 +119,7 @@ fn provision_args(dir: &Path, speed: f64) -> args::Provision {
         output: None,
         known_hosts: None::<PathBuf>,
         templates_dir: None,
+        override_protection: Vec::new(),
     }
 }
 

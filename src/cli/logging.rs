@@ -23,6 +23,11 @@ pub fn mask(secrets: &Redactor) {
         .clone_from(secrets);
 }
 
+/// What masks the secrets that are known by now.
+pub fn mask_of_now() -> Redactor {
+    redactor().read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
 /// Starts logging: warnings by default, `-v` what is done, `-vv` every call of ours, `-vvv` everything.
 pub fn start(verbose: u8, format: LogFormat) {
     let filter = match verbose {

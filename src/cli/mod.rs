@@ -1,17 +1,25 @@
 //! The command line: one file a verb.
 //!
-//! Every verb gets what it needs from [`prepare`], says what it has to say through [`crate::ui`], and returns the process's
+//! Every verb gets what it needs from `prepare`, says what it has to say through [`crate::ui`], and returns the process's
 //! exit code.
 
+mod adopt;
 mod args;
 mod completions;
+mod confirm;
 mod demo;
+mod doors;
 mod embedded;
+mod forget;
+mod history;
 mod inventory;
 mod logging;
+mod one;
 mod prepare;
 mod provision;
+mod remove;
 mod render;
+mod run;
 mod say;
 mod simulator;
 mod status;
@@ -58,14 +66,18 @@ pub fn main() -> ExitCode {
             return ExitCode::from(say::problems(&[problem]).code());
         }
     };
-    let exit = runtime.block_on(run(&cli));
+    let exit = runtime.block_on(dispatch(&cli));
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
     ExitCode::from(exit.code())
 }
 
-async fn run(cli: &Cli) -> Exit {
+async fn dispatch(cli: &Cli) -> Exit {
     let done = match &cli.verb {
         Verb::Provision(args) => provision::run(&cli.global, args).await,
+        Verb::Remove(args) => remove::run(&cli.global, args).await,
+        Verb::Adopt(args) => adopt::run(&cli.global, args).await,
+        Verb::Forget(args) => forget::run(&cli.global, args).await,
+        Verb::History(args) => history::run(&cli.global, args),
         Verb::Status(args) => status::run(&cli.global, args).await,
         Verb::Inventory(args) => inventory::run(&cli.global, args),
         Verb::Render(args) => render::run(&cli.global, args).await,

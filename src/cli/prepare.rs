@@ -9,7 +9,7 @@ use super::{Problems, logging, say};
 use crate::diagnose::{Diagnostic, Place, chain, nearest};
 use crate::guest::keys;
 use crate::inventory::{Inventory, LoadOptions};
-use crate::machine::{self, HostVariables, Machine, SecretsSeen};
+use crate::machine::{self, HostVariables, Machine, SecretsSeen, schema};
 use crate::secret::{Redactor, Secret};
 use crate::settings::{self, Overrides, Settings};
 
@@ -80,12 +80,15 @@ pub fn load(global: &Global, sources: &Sources, overrides: Overrides) -> Result<
     })?;
     let mut warnings = settings.warnings.clone();
     warnings.extend(loaded.warnings);
-    Ok(Loaded {
+    let loaded = Loaded {
         settings,
         inventory: loaded.inventory,
         warnings,
         secrets: SecretsSeen::default(),
-    })
+    };
+    // What goes wrong from here on is told with them masked.
+    loaded.secrets(&[]);
+    Ok(loaded)
 }
 
 impl Loaded {
@@ -105,7 +108,8 @@ impl Loaded {
         }
         let Some(limit) = limit else { return Ok(vms) };
         let selected = self.inventory.select(limit).map_err(|problem| vec![problem])?;
-        let hosts: Vec<String> = selected.iter().filter(|host| vms.contains(host)).cloned().collect();
+        // In the inventory's order, whatever the pattern's: as a playbook with --limit goes through its hosts.
+        let hosts: Vec<String> = vms.iter().filter(|host| selected.contains(host)).cloned().collect();
         if hosts.is_empty() {
             let mut problem = Diagnostic::error(
                 "cli/not-a-vm",
@@ -120,9 +124,21 @@ impl Loaded {
         Ok(hosts)
     }
 
-    /// Everything that must never be shown.
+    /// Everything that must never be shown: the machines' secrets, what came from a vault, and the values of all variables
+    /// that hold secrets, of every host, used or not.
     pub fn secrets(&self, machines: &[Machine]) -> Redactor {
         let mut secrets: Vec<Secret> = machines.iter().flat_map(Machine::secrets).collect();
+        for host in self.inventory.hosts() {
+            let scope = self.inventory.scope(host);
+            for variable in schema::variables().filter(|variable| variable.secret && !variable.name.contains('.')) {
+                // A value that cannot be evaluated is told where it is used.
+                if let Ok(Some(value)) = scope.get(variable.name)
+                    && let Some(text) = value.as_str()
+                {
+                    secrets.push(Secret::new(text));
+                }
+            }
+        }
         secrets.extend(self.secrets.all());
         let redactor = Redactor::new(secrets);
         logging::mask(&redactor);

@@ -1,7 +1,5 @@
 //! `render`: the cloud-init documents of a host, secrets masked.
 
-use std::collections::BTreeMap;
-
 use super::args::{Global, Render};
 use super::{Problems, prepare, say};
 use crate::cloud_init::{file_names, render_masked};
@@ -25,13 +23,7 @@ pub async fn run(global: &Global, args: &Render) -> Result<Exit, Problems> {
     let redactor = loaded.secrets(&machines);
     loaded.tell_warnings(&redactor);
     for machine in &machines {
-        let macs = machine
-            .hardware
-            .nics
-            .iter()
-            .filter_map(|nic| Some((nic.index, machine.mac_of(nic.index)?)))
-            .collect::<BTreeMap<_, _>>();
-        let documents = render_masked(machine, &macs, loaded.settings.templates_dir.value.as_deref())
+        let documents = render_masked(machine, &machine.macs(), loaded.settings.templates_dir.value.as_deref())
             .map_err(|problem| vec![problem])?;
         let (user, network) = file_names(machine);
         let storage = &machine.snippets.storage;

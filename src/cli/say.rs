@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
+use super::logging;
 use crate::diagnose::{Diagnostic, Exit};
 use crate::secret::Redactor;
 use crate::ui::diagnostic::{Style, render};
@@ -20,7 +21,7 @@ pub fn is_live() -> bool {
 
 /// Prints problems and returns the exit code of the gravest.
 pub fn problems(problems: &[Diagnostic]) -> Exit {
-    diagnostics(problems, &Redactor::default());
+    diagnostics(problems, &logging::mask_of_now());
     problems
         .iter()
         .map(|problem| problem.exit)

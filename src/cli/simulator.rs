@@ -1,6 +1,7 @@
 //! `simulator`: the embedded cluster on its own, as a process, for tests and benchmarks.
 //!
-//! One line of JSON on standard output tells where everything is; the cluster runs until SIGINT or SIGTERM.
+//! One line of JSON on standard output tells where everything is; the cluster runs until SIGINT or SIGTERM, and then a
+//! second line tells how many requests the API got.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -76,6 +77,8 @@ pub async fn run(args: &args::Simulator) -> Result<Exit, Problems> {
         _ = tokio::signal::ctrl_c() => {}
         _ = terminate.recv() => {}
     }
+    let end = json!({ "requests": simulator.requests().len() });
+    say::data(&format!("{end}\n"));
     simulator.stop().await.map_err(|error| failed(chain(&error)))?;
     Ok(Exit::Done)
 }

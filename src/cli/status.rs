@@ -137,7 +137,7 @@ fn unfinished(phase: Option<&Phase>) -> &'static str {
         Some(Phase::Initialized { .. }) => "trust and finalize",
         Some(Phase::Finalizing { .. }) => "finalize: the restart is not proven yet",
         Some(Phase::Complete { .. }) => "nothing",
-        Some(Phase::Removing { .. }) => "the removal has begun",
+        Some(Phase::Removing { .. }) => "the removal has begun; remove goes on with it",
     }
 }
 

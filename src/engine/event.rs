@@ -41,11 +41,21 @@ pub enum StageName {
     Trust,
     /// Removes the cloud-init drive and proves it with a restart.
     Finalize,
+    /// Sees to it that the VM is not the one vmwright runs on, nor one that is declared as protected.
+    Protection,
+    /// Looks for everything that Proxmox would refuse the removal for.
+    Obstacles,
+    /// Stops the VM.
+    Stop,
+    /// Destroys the VM.
+    Destroy,
+    /// Takes back what stood outside the VM: DNS, snippets, known_hosts, the record.
+    Cleanup,
 }
 
 impl StageName {
-    /// Every stage, in order.
-    pub const ALL: [Self; 13] = [
+    /// The stages of provision, in order.
+    pub const PROVISION: &'static [Self] = &[
         Self::Lock,
         Self::Discover,
         Self::Ownership,
@@ -59,6 +69,18 @@ impl StageName {
         Self::CloudInit,
         Self::Trust,
         Self::Finalize,
+    ];
+
+    /// The stages of remove, in order.
+    pub const REMOVE: &'static [Self] = &[
+        Self::Lock,
+        Self::Discover,
+        Self::Ownership,
+        Self::Protection,
+        Self::Obstacles,
+        Self::Stop,
+        Self::Destroy,
+        Self::Cleanup,
     ];
 
     /// The name as users see it.
@@ -77,6 +99,11 @@ impl StageName {
             Self::CloudInit => "cloud-init",
             Self::Trust => "trust",
             Self::Finalize => "finalize",
+            Self::Protection => "protection",
+            Self::Obstacles => "obstacles",
+            Self::Stop => "stop",
+            Self::Destroy => "destroy",
+            Self::Cleanup => "cleanup",
         }
     }
 }
@@ -139,6 +166,10 @@ pub enum Outcome {
     Changed,
     /// Everything was already right; nothing was written.
     Unchanged,
+    /// The VM is gone, and with it what stood outside it.
+    Removed,
+    /// There was nothing to remove.
+    Absent,
     /// A plan was made; nothing was written.
     Planned,
     /// A stage failed.

@@ -12,7 +12,7 @@
 //!
 //! A failed `act` is followed by `observe` when it may be tried again; only the world says what happened.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -26,12 +26,13 @@ use crate::diagnose::{Diagnostic, Exit};
 use crate::dns::Provider;
 use crate::engine::cluster::{Cluster, Listing};
 use crate::engine::event::{Change, EventKind, Events, StageName, Told};
-use crate::engine::failure::{Failure, Retry, explain_ssh};
+use crate::engine::failure::{Failure, Retry};
 use crate::engine::limits::{Limit, Limits};
+use crate::engine::ourselves::SelfProtection;
 use crate::engine::pace::Pace;
 use crate::engine::stage::{Seen, Stage};
-use crate::guest::remote::{Command, HostKeys, Output, Remote, SshError};
-use crate::machine::{Machine, SshTarget};
+use crate::guest::remote::Remote;
+use crate::machine::Machine;
 use crate::proxmox::client::Client;
 use crate::secret::Redactor;
 use crate::state::StateDir;
@@ -93,6 +94,8 @@ pub struct RunShared {
     pub scratch: PathBuf,
     /// The command line to go on with, without `--limit`: `vmwright provision -i inventory`.
     pub resume: String,
+    /// Who we are, and which VMs may be harmed all the same.
+    pub protection: SelfProtection,
 }
 
 /// One host under way.
@@ -149,6 +152,7 @@ impl HostRun {
         self.check_cancel(S::NAME)?;
         self.emit(EventKind::StageStarted { stage: S::NAME });
         let mut acts: BTreeMap<String, u32> = BTreeMap::new();
+        let mut told: BTreeSet<String> = BTreeSet::new();
         let mut changed = false;
         let mut waiting = Waiting::default();
         // Since when looking fails, and since when changing fails: each has its own patience.
@@ -246,11 +250,18 @@ impl HostRun {
                             continue;
                         }
                     }
-                    self.emit(EventKind::Changing {
-                        stage: S::NAME,
-                        changes,
-                        planned,
-                    });
+                    // What is still to be done is seen at every look; it is told once.
+                    let changes: Vec<Change> = changes
+                        .into_iter()
+                        .filter(|change| told.insert(change.to_string()))
+                        .collect();
+                    if !changes.is_empty() {
+                        self.emit(EventKind::Changing {
+                            stage: S::NAME,
+                            changes,
+                            planned,
+                        });
+                    }
                     changed = true;
                     match stage.act(self).await {
                         Ok(()) => {
@@ -433,62 +444,6 @@ impl HostRun {
         Ok(())
     }
 
-    /// Runs a command on the guest with the host keys that are known so far: those on record, else those learned in this
-    /// run.
-    pub async fn on_guest(&self, command: &Command) -> Result<Output, SshError> {
-        self.shared
-            .remote
-            .run(&self.machine.ssh, &self.guest_keys(), command)
-            .await
-    }
-
-    /// The host keys that the guest must show.
-    pub fn guest_keys(&self) -> HostKeys {
-        match self.phase() {
-            Some(Phase::Finalizing { host_keys, .. } | Phase::Complete { host_keys, .. }) if !host_keys.is_empty() => {
-                HostKeys::Known(host_keys)
-            }
-            _ => HostKeys::LearnInto(self.first_contact_file()),
-        }
-    }
-
-    /// Whether the guest may still draw new host keys: until cloud-init's verdict is on record.
-    pub fn is_first_boot(&self) -> bool {
-        match self.phase() {
-            None | Some(Phase::Cloning { .. } | Phase::Created { .. }) => true,
-            Some(
-                Phase::Initialized { .. } | Phase::Finalizing { .. } | Phase::Complete { .. } | Phase::Removing { .. },
-            ) => false,
-        }
-    }
-
-    /// The file of this run with the guest's host keys as learned at first contact.
-    pub fn first_contact_file(&self) -> PathBuf {
-        self.shared.scratch.join(format!("known-{}", self.key.as_str()))
-    }
-
-    /// A diagnostic for an SSH failure at the guest.
-    pub fn explain_guest(&self, error: &SshError) -> Diagnostic {
-        explain_ssh(
-            error,
-            &format!("guest {} ({})", self.machine.host, at(&self.machine.ssh)),
-        )
-    }
-
-    /// An SSH failure at the guest during a command that may be repeated: a guest that is away for a moment is asked again.
-    pub fn guest_failure(&self, error: &SshError) -> Failure {
-        let retry = match error {
-            SshError::NotReachable(_) | SshError::Denied(_) => Retry::NotExecuted,
-            SshError::Lost(_) | SshError::TimedOut(_) => Retry::Doubt,
-            SshError::HostKey { .. } | SshError::Setup(_) => Retry::No,
-        };
-        let mut failure = Failure::new(self.explain_guest(error)).retry(retry);
-        if matches!(error, SshError::Denied(_)) {
-            failure.rest = Pace::Login.pause(Duration::ZERO);
-        }
-        failure
-    }
-
     /// The run's id, for marks.
     pub fn run_id(&self) -> Uuid {
         self.shared.events.run()
@@ -511,11 +466,6 @@ impl Waiting {
 
 fn words(changes: &[Change]) -> String {
     changes.iter().map(|change| format!("{change}\n")).collect()
-}
-
-/// `user@host:port`, for messages.
-pub fn at(target: &SshTarget) -> String {
-    format!("{}@{}:{}", target.user, target.host, target.port)
 }
 
 /// Whole milliseconds.

@@ -7,31 +7,33 @@ use std::time::Duration;
 pub enum Pace {
     /// A task at the Proxmox API, from 50 ms to 2 s.
     Task,
-    /// A guest that boots, from 50 ms to 2 s: a look is one TCP connection until something answers.
+    /// A guest that boots, from 50 ms to 2 s: a look is one TCP connection until something answers, which costs nobody
+    /// anything, so it stays fast for the usual time of a boot.
     Boot,
     /// A login that was refused, from 3 s to 10 s: newer OpenSSH servers shut out an address that fails too often
     /// (`PerSourcePenalties`: 5 s a failure, enforced from 15 s on).
     Login,
     /// cloud-init on the guest, from 50 ms to 3 s: a look is one command over the open SSH session.
     CloudInit,
+    /// Something that the look itself waited for: no pause but a breath.
+    Watched,
 }
 
 impl Pace {
     /// The pause after having waited for `elapsed`.
     ///
-    /// Doubling from 50 ms, held at a plateau, later a twelfth of the time waited so far, so that the last look comes at
-    /// most a twelfth too late. The plateau keeps the API below three calls a second.
+    /// Doubling from 50 ms, held at a plateau, later a part of the time waited so far, so that the last look comes at most
+    /// that part too late. The plateau of a task keeps the API below three calls a second.
     pub fn pause(self, elapsed: Duration) -> Duration {
-        if self == Self::Login {
-            return (elapsed / 3).clamp(Duration::from_secs(3), Duration::from_secs(10));
-        }
-        let (plateau, longest) = match self {
-            Self::Task | Self::Login => (350, 2_000),
-            Self::Boot => (100, 2_000),
-            Self::CloudInit => (200, 3_000),
+        let (plateau, part, longest) = match self {
+            Self::Login => return (elapsed / 3).clamp(Duration::from_secs(3), Duration::from_secs(10)),
+            Self::Watched => return Duration::from_millis(50),
+            Self::Task => (334, 12, 2_000),
+            Self::Boot => (50, 50, 2_000),
+            Self::CloudInit => (200, 20, 3_000),
         };
         let elapsed = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-        let pause = elapsed.max(50).min(plateau).max(elapsed / 12).min(longest);
+        let pause = (elapsed + 50).min(plateau).max(elapsed / part).min(longest);
         Duration::from_millis(pause)
     }
 }

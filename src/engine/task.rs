@@ -36,6 +36,15 @@ impl HostRun {
         let started = Instant::now();
         let (mut lines, mut progress, mut looked) = (0, started, started);
         loop {
+            // No task has ended when its call is answered, so the first look is not at once.
+            tokio::select! {
+                () = tokio::time::sleep(Pace::Task.pause(started.elapsed())) => {}
+                () = self.shared.cancel.cancelled() => {
+                    let diagnostic = Diagnostic::error("engine/interrupted", format!("interrupted while {what} went on"))
+                        .exit(Exit::Interrupted);
+                    return Err(Failure::new(diagnostic));
+                }
+            }
             match self.api().task_status(upid).await {
                 Ok(TaskStatus::Running) => {}
                 Ok(TaskStatus::Ok) => return Ok(()),
@@ -82,13 +91,6 @@ impl HostRun {
                 .help("look at the task in Proxmox; when it has ended, run the same command again");
                 return Err(Failure::new(diagnostic));
             }
-            tokio::select! {
-                () = tokio::time::sleep(Pace::Task.pause(started.elapsed())) => {}
-                () = self.shared.cancel.cancelled() => {
-                    let diagnostic = Diagnostic::error("engine/interrupted", format!("interrupted while {what} went on")).exit(Exit::Interrupted);
-                    return Err(Failure::new(diagnostic));
-                }
-            }
         }
     }
 
@@ -113,7 +115,8 @@ impl HostRun {
     async fn task_failed(&self, upid: &Upid, what: &str, text: &str) -> Failure {
         let kind = Kind::of_text(text);
         let mut diagnostic = Diagnostic::error("task/failed", format!("{what} failed: {}", self.clean(text)))
-            .note(None, format!("task {upid}"));
+            .note(None, format!("task {upid}"))
+            .help("the end of the task's log says why; once that is mended, the same command goes on from here");
         for line in self.log_tail(upid).await {
             diagnostic = diagnostic.note(None, line);
         }

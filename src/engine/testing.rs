@@ -15,6 +15,7 @@ use crate::engine::cluster::Cluster;
 use crate::engine::event::{Event, EventKind, Events, Listener};
 use crate::engine::host::{HostRun, Mode, RunShared};
 use crate::engine::limits::Limits;
+use crate::engine::ourselves::SelfProtection;
 use crate::guest::probes::MARK;
 use crate::guest::remote::{Command, HostKeys, Output, Remote, SshError};
 use crate::machine::{Machine, SshTarget};
@@ -272,6 +273,7 @@ impl Fixture {
             templates_dir: None,
             scratch,
             resume: "vmwright provision".to_owned(),
+            protection: SelfProtection::default(),
         };
         let cluster = Cluster::new(Client::new(Arc::clone(&api) as Arc<dyn Transport>), true);
         let run = HostRun::new(Arc::new(machine), Arc::new(shared), Arc::new(cluster), Arc::new(NoDns));

@@ -1,6 +1,6 @@
 //! Which addresses a machine has: asked of `ip`, or of `/proc` where there is none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Deserialize;
@@ -37,6 +37,21 @@ pub fn addresses() -> Probe<Vec<GuestAddress>> {
         found.dedup();
         Ok(found)
     })
+}
+
+/// The addresses of the machine that vmwright runs on: no loopback, no link-local ones.
+pub fn of_this_machine() -> BTreeSet<IpAddr> {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let text = format!(
+        "{}\nvmwright:6\n{}",
+        read("/proc/net/fib_trie"),
+        read("/proc/net/if_inet6")
+    );
+    from_proc(&text)
+        .into_iter()
+        .filter(worth_keeping)
+        .map(|found| found.address)
+        .collect()
 }
 
 /// Whether the address is the machine's own towards others: not on its loopback interface, not link-local. Where the

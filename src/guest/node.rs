@@ -118,18 +118,29 @@ impl Folder<'_> {
     /// # Errors
     /// [`FolderError`].
     pub async fn read(&self, name: &str) -> Result<Option<Vec<u8>>, FolderError> {
-        file_name(name)?;
+        Ok(self.read_all(&[name]).await?.pop().flatten())
+    }
+
+    /// Reads files at one go, in their order; `None` for one that is not there.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub async fn read_all(&self, names: &[&str]) -> Result<Vec<Option<Vec<u8>>>, FolderError> {
+        names.iter().try_for_each(|name| file_name(name))?;
         match self {
             Self::Node { path, .. } => {
-                let output = self.sh(&read_script(path, name), None).await?;
-                let (word, text) = answer(path, &output)?;
-                Ok((word == "there").then_some(text))
+                let output = self.sh(&read_script(path, names), None).await?;
+                let (_, text) = answer(path, &output)?;
+                contents(&text, names.len()).ok_or_else(|| failed(path, "an answer of another length".to_owned()))
             }
-            Self::Local(path) => match fs::read(path.join(name)) {
-                Ok(content) => Ok(Some(content)),
-                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-                Err(e) => Err(local(&path.join(name), &e)),
-            },
+            Self::Local(path) => names
+                .iter()
+                .map(|name| match fs::read(path.join(name)) {
+                    Ok(content) => Ok(Some(content)),
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+                    Err(e) => Err(local(&path.join(name), &e)),
+                })
+                .collect(),
         }
     }
 
@@ -158,23 +169,29 @@ impl Folder<'_> {
         Ok(names)
     }
 
-    /// Removes a file. Answers whether it was there.
+    /// Removes files at one go. Answers whether one of them was there.
     ///
     /// # Errors
     /// [`FolderError`].
-    pub async fn remove(&self, name: &str) -> Result<bool, FolderError> {
-        file_name(name)?;
+    pub async fn remove(&self, names: &[&str]) -> Result<bool, FolderError> {
+        names.iter().try_for_each(|name| file_name(name))?;
         match self {
             Self::Node { path, .. } => {
-                let output = self.sh(&remove_script(path, name), None).await?;
+                let output = self.sh(&remove_script(path, names), None).await?;
                 let (word, _) = answer(path, &output)?;
                 Ok(word == "removed")
             }
-            Self::Local(path) => match fs::remove_file(path.join(name)) {
-                Ok(()) => Ok(true),
-                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-                Err(e) => Err(local(&path.join(name), &e)),
-            },
+            Self::Local(path) => {
+                let mut there = false;
+                for name in names {
+                    match fs::remove_file(path.join(name)) {
+                        Ok(()) => there = true,
+                        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                        Err(e) => return Err(local(&path.join(name), &e)),
+                    }
+                }
+                Ok(there)
+            }
         }
     }
 
@@ -222,6 +239,24 @@ fn answer(path: &str, output: &Output) -> Result<(String, Vec<u8>), FolderError>
         String::from_utf8_lossy(word).into_owned(),
         text.get(1..).unwrap_or_default().to_vec(),
     ))
+}
+
+/// The contents in the answer of [`read_script`]: each a line with its size, and so many bytes. `None` if they do not fit.
+fn contents(mut text: &[u8], count: usize) -> Option<Vec<Option<Vec<u8>>>> {
+    let mut found = Vec::new();
+    while found.len() < count {
+        let end = text.iter().position(|byte| *byte == b'\n')?;
+        let (line, rest) = (text.get(..end)?, text.get(end + 1..)?);
+        text = rest;
+        if line == b"absent" {
+            found.push(None);
+            continue;
+        }
+        let size: usize = std::str::from_utf8(line).ok()?.trim().parse().ok()?;
+        found.push(Some(text.get(..size)?.to_vec()));
+        text = text.get(size..)?;
+    }
+    text.is_empty().then_some(found)
 }
 
 fn write_locally(folder: &Path, name: &str, content: &[u8]) -> Result<Written, FolderError> {
@@ -390,10 +425,17 @@ mod tests {
             assert_eq!(folder.read(name).await.expect("read"), Some(vec![]));
             folder.write("another.yml", b"x\n").await.expect("written");
             assert_eq!(folder.list().await.expect("listed"), ["another.yml", name]);
+            assert_eq!(
+                folder
+                    .read_all(&[name, "nothing.yml", "another.yml"])
+                    .await
+                    .expect("read"),
+                [Some(vec![]), None, Some(b"x\n".to_vec())]
+            );
             let left = fs::read_dir(&path).expect("a folder").count();
             assert_eq!(left, 2, "no temporary file is left");
-            assert!(folder.remove(name).await.expect("removed"));
-            assert!(!folder.remove(name).await.expect("gone already"));
+            assert!(folder.remove(&[name]).await.expect("removed"));
+            assert!(!folder.remove(&[name]).await.expect("gone already"));
         })
         .await;
     }
@@ -441,7 +483,7 @@ mod tests {
                     matches!(folder.write(name, b"x").await, Err(FolderError::Name(_))),
                     "{name:?}"
                 );
-                assert!(folder.remove(name).await.is_err(), "{name:?}");
+                assert!(folder.remove(&[name]).await.is_err(), "{name:?}");
             }
         })
         .await;

@@ -18,7 +18,7 @@ pub(super) fn write_script(path: &str, name: &str) -> String {
     let name = shell_word(name);
     format!(
         "{}umask 077\n\
-         if [ ! -e \"$d\" ]; then [ -d \"${{d%/*}}\" ] || exit {MISSING}; (umask 022; mkdir \"$d\") || exit {NOT_WRITABLE}; fi\n\
+         if [ ! -e \"$d\" ]; then [ -d \"${{d%/*}}\" ] || exit {MISSING}; (umask 022; mkdir \"$d\") || [ -d \"$d\" ] || exit {NOT_WRITABLE}; fi\n\
          [ -d \"$d\" ] || exit {NOT_A_FOLDER}\n\
          [ -w \"$d\" ] || exit {NOT_WRITABLE}\n\
          f=\"$d/\"{name}; t=\"$d/.vmwright-$$-\"{name}\n\
@@ -33,11 +33,14 @@ pub(super) fn write_script(path: &str, name: &str) -> String {
     )
 }
 
-pub(super) fn read_script(path: &str, name: &str) -> String {
-    let name = shell_word(name);
+/// Prints the mark, a word, and of each file its size and content, or `absent`.
+pub(super) fn read_script(path: &str, names: &[&str]) -> String {
     format!(
-        "{}f=\"$d/\"{name}\necho {MARK}; [ -e \"$f\" ] || {{ echo absent; exit 0; }}\necho there; cat \"$f\"",
-        prologue(path)
+        "{}echo {MARK}; echo files\nfor n in {}; do f=\"$d/$n\"\n\
+         if [ -e \"$f\" ]; then s=$(wc -c < \"$f\") || exit 1; echo $s; cat \"$f\" || exit 1; else echo absent; fi\n\
+         done",
+        prologue(path),
+        words(names)
     )
 }
 
@@ -48,10 +51,19 @@ pub(super) fn list_script(path: &str) -> String {
     )
 }
 
-pub(super) fn remove_script(path: &str, name: &str) -> String {
-    let name = shell_word(name);
+/// Prints the mark, and `removed` if one of the files was there.
+pub(super) fn remove_script(path: &str, names: &[&str]) -> String {
     format!(
-        "{}f=\"$d/\"{name}\necho {MARK}; [ -e \"$f\" ] || {{ echo absent; exit 0; }}\nrm -f \"$f\" && [ ! -e \"$f\" ] && echo removed",
-        prologue(path)
+        "{}w=absent; for n in {}; do f=\"$d/$n\"\n\
+         if [ -e \"$f\" ]; then rm -f \"$f\" && [ ! -e \"$f\" ] || exit 1; w=removed; fi\n\
+         done\n\
+         echo {MARK}; echo $w",
+        prologue(path),
+        words(names)
     )
+}
+
+fn words(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| shell_word(name)).collect();
+    quoted.join(" ")
 }

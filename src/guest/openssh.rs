@@ -71,6 +71,8 @@ impl Default for Options {
 pub struct OpenSsh {
     options: Options,
     slots: Mutex<HashMap<String, Arc<Slot>>>,
+    /// What `ssh` says of the way to a target. The host keys that are asked for do not change the way.
+    ways: Mutex<HashMap<SshTarget, bool>>,
     // Last, so that the masters are gone before their folder.
     home: TempDir,
 }
@@ -78,6 +80,8 @@ pub struct OpenSsh {
 /// One way to reach one machine, and its master.
 struct Slot {
     target: SshTarget,
+    /// Where the key of a first contact is learned into.
+    learned: Option<PathBuf>,
     config: PathBuf,
     direct: OnceCell<bool>,
     session: tokio::sync::Mutex<Option<Arc<Session>>>,
@@ -85,12 +89,16 @@ struct Slot {
 }
 
 impl Slot {
-    fn new(target: &SshTarget, config: PathBuf) -> Self {
+    fn new(target: &SshTarget, keys: &HostKeys, config: PathBuf, session: Option<Arc<Session>>) -> Self {
         Self {
             target: target.clone(),
+            learned: match keys {
+                HostKeys::LearnInto(file) => Some(file.clone()),
+                HostKeys::Known(_) | HostKeys::File(_) => None,
+            },
             config,
             direct: OnceCell::new(),
-            session: tokio::sync::Mutex::new(None),
+            session: tokio::sync::Mutex::new(session),
             commands: Semaphore::new(AT_ONCE),
         }
     }
@@ -114,6 +122,7 @@ impl OpenSsh {
                     return Ok(Self {
                         options,
                         slots: Mutex::default(),
+                        ways: Mutex::default(),
                         home,
                     });
                 }
@@ -136,8 +145,9 @@ impl OpenSsh {
         if let Some(slot) = slots.get(&text) {
             return Ok(Arc::clone(slot));
         }
+        let session = slots.values().find_map(|slot| handed_over(slot, target, keys));
         slots.retain(|_, slot| slot.target != *target);
-        let slot = Arc::new(Slot::new(target, self.file("c", text.as_bytes())?));
+        let slot = Arc::new(Slot::new(target, keys, self.file("c", text.as_bytes())?, session));
         slots.insert(text, Arc::clone(&slot));
         Ok(slot)
     }
@@ -203,16 +213,31 @@ impl OpenSsh {
             }
             *kept = None;
         }
-        if *slot
-            .direct
-            .get_or_try_init(|| is_direct(&slot.config, &slot.target.alias))
-            .await?
-        {
+        if *slot.direct.get_or_try_init(|| self.is_direct(slot)).await? {
             self.knock(&slot.target).await?;
         }
         let session = Arc::new(self.master(slot).await?);
         *kept = Some(Arc::clone(&session));
         Ok(session)
+    }
+
+    /// Whether no jump or proxy stands between; asked once a target.
+    async fn is_direct(&self, slot: &Slot) -> Result<bool, SshError> {
+        let known = self
+            .ways
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&slot.target)
+            .copied();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let found = is_direct(&slot.config, &slot.target.alias).await?;
+        self.ways
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(slot.target.clone(), found);
+        Ok(found)
     }
 
     /// Whether the port answers: costs no process while a machine boots.
@@ -399,8 +424,8 @@ impl Remote for OpenSsh {
         Box::pin(async move {
             let throwaway = HostKeys::LearnInto(self.home.path().join("scan"));
             let text = self.config_text(target, &throwaway)?;
-            let slot = Slot::new(target, self.file("c", text.as_bytes())?);
-            let mut found = match is_direct(&slot.config, &slot.target.alias).await? {
+            let slot = Slot::new(target, &throwaway, self.file("c", text.as_bytes())?, None);
+            let mut found = match self.is_direct(&slot).await? {
                 true => self.scan_directly(target).await?,
                 false => self.scan_by_ssh(target).await?,
             };
@@ -409,6 +434,21 @@ impl Remote for OpenSsh {
             Ok(found)
         })
     }
+}
+
+/// The connection of a first contact goes on once the host's keys are known, if every key that was learned is one of them:
+/// it stands on such a key. A new connection is made with the known keys only.
+fn handed_over(slot: &Slot, target: &SshTarget, keys: &HostKeys) -> Option<Arc<Session>> {
+    let (HostKeys::Known(known), Some(file)) = (keys, &slot.learned) else {
+        return None;
+    };
+    let learned = match slot.target == *target {
+        true => known_hosts::read(file, &target.alias).ok()?,
+        false => return None,
+    };
+    let known: Vec<String> = known.iter().filter_map(|key| public_key(key)).collect();
+    let stands = !learned.is_empty() && learned.iter().all(|key| known.contains(key));
+    stands.then(|| slot.session.try_lock().ok()?.clone())?
 }
 
 /// Whether the file knows the target by its address only, as plain `ssh` would have entered it.

@@ -206,6 +206,32 @@ async fn host_keys_are_strict_or_learnt_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_first_contact_goes_on_under_known_keys_and_only_under_its_own() {
+    let Some(world) = World::new().await else { return };
+    let (_, stranger) = client_key(world.folder.path(), "stranger");
+    let connections = || world.server.connections.load(Ordering::SeqCst);
+    let run = async |keys: HostKeys| {
+        world
+            .client
+            .run(&world.target, &keys, &Command::new("true", TIME))
+            .await
+    };
+    let learned = HostKeys::LearnInto(world.file("learned", ""));
+    run(learned.clone()).await.expect("first contact");
+    let first = connections();
+    run(world.known()).await.expect("the same connection");
+    assert_eq!(connections(), first, "no second login");
+    world.client.forget(&world.target);
+    run(world.known()).await.expect("a new connection with the known keys");
+    assert!(connections() > first);
+
+    run(learned).await.expect("another contact");
+    let other = HostKeys::Known(vec![stranger.to_openssh().expect("text")]);
+    let error = run(other).await.expect_err("not the learned key");
+    assert!(matches!(&error, SshError::HostKey { changed: true, .. }), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_drops_is_lost_and_the_next_command_gets_a_new_one() {
     let Some(world) = World::new().await else { return };
     let error = world

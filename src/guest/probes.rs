@@ -149,7 +149,7 @@ pub enum SwitchedOff {
 pub fn disable_cloud_init() -> Probe<SwitchedOff> {
     let script = "f=/etc/cloud/cloud-init.disabled\n\
                   if [ -f \"$f\" ]; then echo before; exit 0; fi\n\
-                  mkdir -p /etc/cloud && echo 'Initialized once by vmwright.' > \"$f\" && sync && [ -s \"$f\" ] && echo now";
+                  mkdir -p /etc/cloud && echo 'Initialized once by vmwright.' > \"$f\" && { sync \"$f\" /etc/cloud 2>/dev/null || sync; } && [ -s \"$f\" ] && echo now";
     Probe::new(
         "whether cloud-init is switched off",
         script,
@@ -165,8 +165,9 @@ pub fn disable_cloud_init() -> Probe<SwitchedOff> {
 /// Waits on the guest until cloud-init left its result, at most `wait`, and asks for its status then.
 ///
 /// The wait costs one command on this side and no Python on the guest: a shell loop looks for
-/// `/run/cloud-init/result.json`, which cloud-init writes at its end and which a boot removes. The status call itself is
-/// bounded by `call`. Give the command [`cloud_init_budget`] as its time.
+/// `/run/cloud-init/result.json`, which cloud-init writes at its end and which a boot removes. Where there is no
+/// `/run/cloud-init`, which its generator makes before anything else, that file will not come: the status is asked for at
+/// once. The status call itself is bounded by `call`. Give the command [`cloud_init_budget`] as its time.
 ///
 /// Releases before 22.3 do not know `--format`; they are asked again for plain text.
 pub fn cloud_init_status(wait: Duration, call: Duration) -> Probe<Sample> {
@@ -177,7 +178,7 @@ pub fn cloud_init_status(wait: Duration, call: Duration) -> Probe<Sample> {
          command -v cloud-init >/dev/null 2>&1 || {{ echo result=no; echo shutdown=no; exit 127; }}\n\
          over() {{ [ -e /run/cloud-init/result.json ] || [ -e /run/cloud-init/disabled ]; }}\n\
          n={wait}\n\
-         if [ $n -gt 0 ] && ! over; then\n\
+         if [ $n -gt 0 ] && [ -d /run/cloud-init ] && ! over; then\n\
          s=1; if sleep 0.2 2>/dev/null; then s=0.2; n=$((n * 5 - 1)); fi\n\
          while [ $n -gt 0 ] && ! over; do sleep $s; n=$((n - 1)); done\n\
          fi\n\

@@ -5,7 +5,7 @@ use minijinja::{Environment, Error, ErrorKind, State};
 
 use super::template::current;
 use super::value::{Data, Value};
-use super::{filters_data, filters_net, filters_text, text};
+use super::{filters_basic, filters_data, filters_net, filters_path, filters_text, text};
 use crate::diagnose::Place;
 
 /// A call of a filter.
@@ -22,15 +22,15 @@ type Filter = fn(&Call<'_>) -> Outcome;
 
 /// All filters that are added here.
 const FILTERS: &[(&str, Filter)] = &[
-    ("default", default),
-    ("d", default),
-    ("mandatory", mandatory),
-    ("bool", boolean),
-    ("int", int),
-    ("float", float),
+    ("default", filters_basic::default),
+    ("d", filters_basic::default),
+    ("mandatory", filters_basic::mandatory),
+    ("bool", filters_basic::boolean),
+    ("int", filters_basic::int),
+    ("float", filters_basic::float),
     ("string", |call| Ok(Jinja::from(call.text()?))),
-    ("ternary", ternary),
-    ("type_debug", type_debug),
+    ("ternary", filters_basic::ternary),
+    ("type_debug", filters_basic::type_debug),
     ("combine", filters_data::combine),
     ("dict2items", filters_data::dict2items),
     ("items2dict", filters_data::items2dict),
@@ -56,13 +56,13 @@ const FILTERS: &[(&str, Filter)] = &[
     ("regex_escape", filters_text::regex_escape),
     ("b64encode", filters_text::b64encode),
     ("b64decode", filters_text::b64decode),
-    ("basename", filters_text::basename),
-    ("dirname", filters_text::dirname),
-    ("splitext", filters_text::splitext),
-    ("path_join", filters_text::path_join),
-    ("expanduser", filters_text::expanduser),
-    ("normpath", filters_text::normpath),
-    ("relpath", filters_text::relpath),
+    ("basename", filters_path::basename),
+    ("dirname", filters_path::dirname),
+    ("splitext", filters_path::splitext),
+    ("path_join", filters_path::path_join),
+    ("expanduser", filters_path::expanduser),
+    ("normpath", filters_path::normpath),
+    ("relpath", filters_path::relpath),
     ("quote", filters_text::quote),
     ("hash", filters_text::hash),
     ("md5", |call| filters_text::hash_with(call, "md5")),
@@ -398,125 +398,6 @@ pub(crate) fn engine(value: &Value) -> Jinja {
                 .map(|(key, entry)| (Jinja::from(key.as_str()), engine(&entry.value))),
         ),
     }
-}
-
-fn default(call: &Call<'_>) -> Outcome {
-    let other = call.arg(0, "default_value")?.unwrap_or_else(|| Jinja::from(""));
-    let lax = call.arg_flag(1, "boolean")?.unwrap_or(false);
-    if call.value.is_undefined() {
-        if let Some((run, _)) = current() {
-            run.handle();
-        }
-        return Ok(other);
-    }
-    if lax && !call.value.is_true() {
-        return Ok(other);
-    }
-    Ok(call.value.clone())
-}
-
-fn mandatory(call: &Call<'_>) -> Outcome {
-    if !call.value.is_undefined() {
-        return Ok(call.value.clone());
-    }
-    if let Some(message) = call.arg_text(0, "msg")? {
-        return Err(wrong(message));
-    }
-    call.defined(&call.value)?;
-    Ok(call.value.clone())
-}
-
-/// Ansible's `bool`: yes, on, 1, true are true; no, off, 0, false, the empty text are false; anything else is refused
-/// (Ansible still takes it for false, with a warning that this ends).
-fn boolean(call: &Call<'_>) -> Outcome {
-    if call.value.is_none() {
-        return Ok(Jinja::from(false));
-    }
-    if let minijinja::value::ValueKind::Bool = call.value.kind() {
-        return Ok(call.value.clone());
-    }
-    let text = call.text()?.to_lowercase();
-    match text.trim() {
-        "y" | "yes" | "on" | "1" | "true" | "t" | "1.0" => Ok(Jinja::from(true)),
-        "n" | "no" | "off" | "0" | "false" | "f" | "0.0" | "" => Ok(Jinja::from(false)),
-        _ => Err(wrong("bool: the value is neither yes nor no")),
-    }
-}
-
-fn int(call: &Call<'_>) -> Outcome {
-    let fallback = || Ok(call.arg(0, "default")?.unwrap_or_else(|| Jinja::from(0)));
-    let base = call.arg_int(1, "base")?.unwrap_or(10);
-    if let Some(text) = call.value.as_str() {
-        let text = text.trim().replace('_', "");
-        let base = u32::try_from(base)
-            .ok()
-            .filter(|base| (2..=36).contains(base))
-            .ok_or_else(|| wrong("int: bad base"))?;
-        let (sign, digits) = match text.strip_prefix('-') {
-            Some(rest) => (-1, rest),
-            None => (1, text.strip_prefix('+').unwrap_or(&text)),
-        };
-        let lower = digits.to_ascii_lowercase();
-        let prefix = match base {
-            16 => "0x",
-            8 => "0o",
-            2 => "0b",
-            _ => "",
-        };
-        if let Ok(value) = i64::from_str_radix(lower.strip_prefix(prefix).unwrap_or(&lower), base) {
-            return Ok(Jinja::from(sign * value));
-        }
-        return match text.parse::<f64>() {
-            Ok(value) if value.is_finite() => Ok(Jinja::from(value as i64)),
-            _ => fallback(),
-        };
-    }
-    match call.native()?.data {
-        Data::Bool(value) => Ok(Jinja::from(i64::from(value))),
-        Data::Int(_) => Ok(call.value.clone()),
-        Data::Float(value) if value.is_finite() => Ok(Jinja::from(value as i64)),
-        _ => fallback(),
-    }
-}
-
-fn float(call: &Call<'_>) -> Outcome {
-    let fallback = || Ok(call.arg(0, "default")?.unwrap_or_else(|| Jinja::from(0.0)));
-    match call.native()?.data {
-        Data::Bool(value) => Ok(Jinja::from(f64::from(u8::from(value)))),
-        Data::Int(value) => Ok(Jinja::from(value as f64)),
-        Data::Float(value) => Ok(Jinja::from(value)),
-        Data::Str(text) => match text.trim().parse::<f64>() {
-            Ok(value) => Ok(Jinja::from(value)),
-            Err(_) => fallback(),
-        },
-        _ => fallback(),
-    }
-}
-
-fn ternary(call: &Call<'_>) -> Outcome {
-    let pick = |position, name| Ok(call.arg(position, name)?.unwrap_or_else(|| Jinja::from(())));
-    if call.value.is_none()
-        && let Some(value) = call.arg(2, "none_val")?
-    {
-        return Ok(value);
-    }
-    if call.value.is_true() {
-        pick(0, "true_val")
-    } else {
-        pick(1, "false_val")
-    }
-}
-
-fn type_debug(call: &Call<'_>) -> Outcome {
-    Ok(Jinja::from(match call.native()?.data {
-        Data::Null => "NoneType",
-        Data::Bool(_) => "bool",
-        Data::Int(_) => "int",
-        Data::Float(_) => "float",
-        Data::Str(_) | Data::Unsafe(_) | Data::Vault(_) => "str",
-        Data::List(_) => "list",
-        Data::Map(_) => "dict",
-    }))
 }
 
 #[cfg(test)]

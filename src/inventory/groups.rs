@@ -210,6 +210,41 @@ impl Graph {
         Ok(())
     }
 
+    /// Sets a variable of a host. Of a host that has the name of a group it becomes the group's, as in Ansible, which
+    /// looks for groups first; [`Graph::namesakes`] warns of them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Graph::set_group_var`].
+    pub fn set_host_var(&mut self, host: usize, name: &str, value: &Arc<Value>) -> Result<(), Diagnostic> {
+        match self.group_index.get(&self.hosts[host].name) {
+            Some(group) => self.set_group_var(*group, name, (**value).clone()),
+            None => {
+                self.hosts[host].vars.insert(name.into(), Arc::clone(value));
+                Ok(())
+            }
+        }
+    }
+
+    /// Warnings of hosts that have the name of a group.
+    pub fn namesakes(&self) -> Vec<Diagnostic> {
+        let namesakes = self
+            .hosts
+            .iter()
+            .filter(|host| self.group_index.contains_key(&host.name));
+        namesakes
+            .map(|host| {
+                Diagnostic::warning(
+                    "inventory/host-and-group",
+                    format!("`{0}` is a host and a group", host.name),
+                )
+                .host(&*host.name)
+                .rule("as in Ansible, what the inventory sets for the host is set for the whole group")
+                .help("give the group another name")
+            })
+            .collect()
+    }
+
     /// Puts everything under `all`, hosts without groups into `ungrouped`, and computes depths and the groups of hosts.
     ///
     /// # Errors

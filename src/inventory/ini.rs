@@ -225,18 +225,19 @@ impl Reader<'_> {
                     .help(format!("quote it: {key}='..#..'")),
                 );
             }
-            values.push((key.to_owned(), value));
+            values.push((key.to_owned(), Arc::new(value)));
         }
         for name in names {
             let known = self.graph.host_index.contains_key(name.as_str());
             let host = self.graph.add_host(&name, Some(group), &self.source);
-            let vars = &mut self.graph.hosts[host].vars;
             if let (Some(port), false) = (port, known) {
                 let port = Value::new(Data::Int(port.into()), at(place.column));
-                vars.insert("ansible_port".into(), Arc::new(port));
+                self.graph.hosts[host]
+                    .vars
+                    .insert("ansible_port".into(), Arc::new(port));
             }
             for (key, value) in &values {
-                vars.insert(key.as_str().into(), Arc::new(value.clone()));
+                self.graph.set_host_var(host, key, value)?;
             }
         }
         Ok(())

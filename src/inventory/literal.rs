@@ -203,6 +203,7 @@ impl<'t> Reader<'t> {
     fn strings(&mut self) -> Option<Value> {
         let mut text = String::new();
         let mut any = false;
+        let mut bytes = false;
         loop {
             self.skip();
             let prefix: String = self.rest.chars().take_while(char::is_ascii_alphabetic).collect();
@@ -215,11 +216,17 @@ impl<'t> Reader<'t> {
                 "r" | "br" | "rb" => true,
                 _ => return None,
             };
+            bytes |= prefix.contains(['b', 'B']);
             self.rest = body;
             text.push_str(&self.string(raw)?);
             any = true;
         }
-        if any { self.value(Data::Str(text)) } else { None }
+        match (any, bytes) {
+            (false, _) => None,
+            // Ansible trusts no template in bytes.
+            (true, true) => self.value(Data::Unsafe(text)),
+            (true, false) => self.value(Data::Str(text)),
+        }
     }
 
     fn string(&mut self, raw: bool) -> Option<String> {

@@ -22,8 +22,10 @@
 mod encode;
 mod extra;
 mod filters;
+mod filters_basic;
 mod filters_data;
 mod filters_net;
+mod filters_path;
 mod filters_text;
 mod groups;
 pub mod host_pattern;
@@ -31,13 +33,18 @@ mod ini;
 mod lazy;
 mod list;
 pub mod literal;
+#[cfg(test)]
+mod load_tests;
 mod lookup;
 mod pattern;
 mod scalar;
 mod scope;
 mod script;
+#[cfg(test)]
+mod secret_tests;
 mod sources;
 mod template;
+mod template_fault;
 #[cfg(test)]
 mod template_tests;
 mod text;
@@ -208,6 +215,7 @@ impl Inventory {
         if let Err(fault) = graph.settle() {
             faults.push(fault);
         }
+        loader.warnings.extend(graph.namesakes());
         let mut layers = Layers::default();
         let mut read: HashMap<PathBuf, Arc<Beside>> = HashMap::new();
         let mut beside = |dir: &Path, shown: &str, loader: &mut Loader<'_>, faults: &mut Vec<Diagnostic>| {

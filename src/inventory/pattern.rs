@@ -281,7 +281,7 @@ mod tests {
             ("*", "lone d1 w2 w1 w3 w4"),
             ("web", "w1 w2 w3 w4"),
             ("prod:&db", "w2"),
-            ("web,!w[23]", "w1 w4"),
+            ("web,!w[!14]", "w1 w4"),
             ("!web", "lone d1"),
             ("web[0]", "w1"),
             ("web[-1]", "w4"),

@@ -186,8 +186,10 @@ pub(crate) fn entries(path: &Path) -> std::io::Result<Vec<String>> {
 
 /// What Ansible skips in a directory of sources (`INVENTORY_IGNORE_EXTS` and the fixed names), and vmwright's own settings.
 fn ignored(name: &str) -> bool {
-    const ENDINGS: [&str; 12] = [
+    const ENDINGS: [&str; 16] = [
         ".pyc", ".pyo", ".swp", ".bak", "~", ".rpm", ".md", ".txt", ".rst", ".orig", ".cfg", ".retry",
+        // Never an inventory: Ansible tries and warns. A cluster's CA and keys often lie beside the inventory.
+        ".pem", ".crt", ".key", ".pub",
     ];
     name.starts_with('.')
         || name == "vmwright.yaml"
@@ -267,7 +269,15 @@ mod tests {
 
     #[test]
     fn what_ansible_ignores_is_ignored() {
-        for name in [".git", "group_vars", "a.md", "hosts~", "x.cfg", "a.retry"] {
+        for name in [
+            ".git",
+            "group_vars",
+            "a.md",
+            "hosts~",
+            "x.cfg",
+            "a.retry",
+            "pve-root-ca.pem",
+        ] {
             assert!(ignored(name), "{name}");
         }
         for name in ["hosts", "a.ini", "a.yml", "mygroup_vars", "a.md.yml"] {

@@ -18,9 +18,10 @@ use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, value::Va
 
 use super::lazy::{self, Context};
 use super::scope::{HostScope, Session};
+use super::template_fault::needed_by;
 use super::value::{Data, Entry, Value};
 use super::{filters, lookup, text};
-use crate::diagnose::{Diagnostic, Place, nearest};
+use crate::diagnose::{Diagnostic, Place};
 
 /// Steps that one template may take.
 const FUEL: u64 = 2_000_000;
@@ -80,29 +81,29 @@ pub(crate) fn is_template(text: &str) -> bool {
 
 /// A template that is being evaluated.
 #[derive(Debug)]
-struct Frame {
-    host: usize,
-    source: Arc<str>,
+pub(super) struct Frame {
+    pub(super) host: usize,
+    pub(super) source: Arc<str>,
     /// The variable, or the path of the value inside one; empty for a text that no variable holds.
-    label: String,
-    place: Place,
+    pub(super) label: String,
+    pub(super) place: Place,
     /// A secret was touched.
-    secret: bool,
+    pub(super) secret: bool,
     /// What it printed: how many values other than none, and the last of them with its text.
-    emitted: usize,
-    last: Option<(Jinja, String)>,
+    pub(super) emitted: usize,
+    pub(super) last: Option<(Jinja, String)>,
     /// One of the printed values holds a secret.
-    printed_secret: bool,
+    pub(super) printed_secret: bool,
     /// Names that were looked for and not found.
-    misses: Vec<String>,
+    pub(super) misses: Vec<String>,
     /// Undefined values that `default` or a test dealt with.
-    handled: usize,
+    pub(super) handled: usize,
     /// Values that were undefined because of something deeper.
-    deeper: Vec<(String, Box<Diagnostic>)>,
+    pub(super) deeper: Vec<(String, Box<Diagnostic>)>,
     /// The first fault below.
-    fault: Option<Box<Diagnostic>>,
+    pub(super) fault: Option<Box<Diagnostic>>,
     /// A value that was used, and turned out to be undefined further down.
-    raised: Option<Box<Diagnostic>>,
+    pub(super) raised: Option<Box<Diagnostic>>,
 }
 
 /// One evaluation from the outside, with all that it leads to.
@@ -142,7 +143,7 @@ impl Run {
         })
     }
 
-    fn frames(&self) -> MutexGuard<'_, Vec<Frame>> {
+    pub(super) fn frames(&self) -> MutexGuard<'_, Vec<Frame>> {
         self.frames.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -182,7 +183,7 @@ impl Run {
         match &raw.data {
             Data::Str(source) if is_template(source) => {
                 let result = self.evaluate(scope, source, raw, label)?;
-                Ok(result.map(|value| Arc::unwrap_or_clone(value)))
+                Ok(result.map(Arc::unwrap_or_clone))
             }
             Data::Null | Data::Bool(_) | Data::Int(_) | Data::Float(_) | Data::Str(_) => Ok(Some(raw.clone())),
             Data::Unsafe(text) => with(Data::Str(text.clone())),
@@ -439,121 +440,6 @@ impl Run {
         }
     }
 
-    /// The failure that an error of the engine stands for, with the chain of templates.
-    fn failure(&self, error: &minijinja::Error, scope: &Arc<HostScope>) -> Failure {
-        let mut frames = self.frames();
-        let Some(frame) = frames.last_mut() else {
-            let fault = Diagnostic::error("inventory/template", error.to_string());
-            return Failure::Fault(Box::new(fault));
-        };
-        if let Some(fault) = frame.fault.take() {
-            return Failure::Fault(Box::new(needed_by(*fault, frame)));
-        }
-        if let (ErrorKind::UndefinedError, Some(fault)) = (error.kind(), frame.raised.take()) {
-            return Failure::Undefined(Box::new(needed_by(*fault, frame)));
-        }
-        let secret = frame.secret;
-        let place = frame.place.clone();
-        let detail = error.detail().unwrap_or_default().to_owned();
-        let at_line = |fault: Diagnostic| match error.line() {
-            Some(line) if frame.source.trim_end().contains('\n') => {
-                fault.note(None, format!("in line {line} of the template"))
-            }
-            _ => fault,
-        };
-        match error.kind() {
-            ErrorKind::UndefinedError => {
-                let expression = detail.split('`').nth(1).map(str::to_owned);
-                let expression = expression.or_else(|| frame.misses.last().cloned());
-                // The value exists, but something below it is undefined: that is the fault.
-                let deeper = frame
-                    .deeper
-                    .iter()
-                    .rposition(|(name, _)| {
-                        expression.as_deref().is_none_or(|expression| {
-                            expression == name
-                                || expression.starts_with(&format!("{name}."))
-                                || name.starts_with(expression)
-                        })
-                    })
-                    .map(|at| frame.deeper.swap_remove(at).1);
-                if let Some(fault) = deeper {
-                    return Failure::Undefined(Box::new(needed_by(*fault, frame)));
-                }
-                let named = expression.clone().unwrap_or_else(|| "a value".to_owned());
-                let mut fault = Diagnostic::error("inventory/undefined-variable", format!("`{named}` is not defined"))
-                    .at(place)
-                    .rule("a template may use only variables that the host has");
-                if !frame.label.is_empty() {
-                    fault = fault.key(frame.label.clone());
-                }
-                fault = at_line(fault);
-                let root = named.split(['.', '[', '(']).next().unwrap_or(&named).to_owned();
-                let known = scope.vars.keys().map(|name| &**name).chain(lazy::MAGIC);
-                let near = if scope.vars.contains_key(&*root) {
-                    None
-                } else {
-                    nearest(&root, known)
-                };
-                fault = match near {
-                    Some(near) => fault.help(format!("did you mean `{near}`?")),
-                    None => fault.help(format!(
-                        "define it, or give it a default: {{{{ {named} | default(..) }}}}"
-                    )),
-                };
-                Failure::Undefined(Box::new(fault))
-            }
-            ErrorKind::SyntaxError => Failure::Fault(Box::new(at_line(
-                Diagnostic::error("inventory/template-syntax", format!("not a template: {detail}"))
-                    .at(place)
-                    .rule("templates are written in the language of Jinja")
-                    .help("if the braces are meant as text, mark the value !unsafe, or write {{ '{{' }}"),
-            ))),
-            ErrorKind::OutOfFuel => Failure::Fault(Box::new(
-                Diagnostic::error(
-                    "inventory/template-bound",
-                    "the template takes too many steps or gives too long a text",
-                )
-                .at(place)
-                .rule("the work of a template is bounded")
-                .help("make the loop shorter"),
-            )),
-            ErrorKind::UnknownFilter | ErrorKind::UnknownTest | ErrorKind::UnknownFunction => {
-                let name = detail.split_whitespace().nth(1).unwrap_or_default();
-                let known = filters::NAMES.iter().copied().chain(lookup::NAMES);
-                let mut fault = Diagnostic::error("inventory/template", detail.clone())
-                    .at(place)
-                    .rule("vmwright knows the filters and tests of Jinja and the usual ones of Ansible");
-                fault = match nearest(name, known) {
-                    Some(near) => fault.help(format!("did you mean `{near}`?")),
-                    None => fault.help("write the value another way, or compute it outside and pass it with -e"),
-                };
-                Failure::Fault(Box::new(at_line(fault)))
-            }
-            ErrorKind::EvalBlock if detail.starts_with(lookup::REFUSED) => Failure::Fault(Box::new(
-                Diagnostic::error("inventory/template-refused", detail.trim_start_matches(lookup::REFUSED))
-                    .at(place)
-                    .rule("a template may not run commands or make files")
-                    .help("keep the value in an encrypted variable, or pass it with -e"),
-            )),
-            _ => {
-                let told = if secret {
-                    "a secret is involved, so the details are withheld".to_owned()
-                } else if detail.is_empty() {
-                    error.kind().to_string()
-                } else {
-                    detail
-                };
-                Failure::Fault(Box::new(at_line(
-                    Diagnostic::error("inventory/template", format!("the template fails: {told}"))
-                        .at(place)
-                        .rule("filters and operators need values of the right type")
-                        .help("check the types of what it uses: vmwright explain HOST"),
-                )))
-            }
-        }
-    }
-
     fn with_chain(&self, mut fault: Diagnostic) -> Diagnostic {
         if let Some(frame) = self.frames().last() {
             fault = needed_by(fault, frame);
@@ -568,20 +454,6 @@ impl Run {
             frame.last = Some((value.clone(), text));
         });
     }
-}
-
-fn needed_by(fault: Diagnostic, frame: &Frame) -> Diagnostic {
-    let text = if frame.label.is_empty() {
-        "needed here".to_owned()
-    } else {
-        format!("needed by `{}`", frame.label)
-    };
-    // The frame that met the fault may have told it already.
-    let note = (Some(frame.place.clone()), text);
-    if fault.notes.last() == Some(&note) {
-        return fault;
-    }
-    fault.note(note.0, note.1)
 }
 
 /// Prints a value into the text of a template: as Python would, none as nothing, and never an undefined one.

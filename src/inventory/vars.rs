@@ -74,6 +74,9 @@ impl Layers {
     }
 }
 
+/// The name of the directory, whom it is for, and where the variables go.
+type Kind<'k> = (&'k str, Vec<(usize, &'k str)>, &'k mut HashMap<usize, Vars>);
+
 /// Reads `group_vars` and `host_vars` in a directory; `shown` is how the user names the directory.
 pub(crate) fn read_beside(
     dir: &Path,
@@ -85,7 +88,7 @@ pub(crate) fn read_beside(
     let mut beside = Beside::default();
     let all_groups = graph.groups.iter().map(|group| &*group.name).enumerate();
     let all_hosts = graph.hosts.iter().map(|host| &*host.name).enumerate();
-    let kinds: [(&str, Vec<(usize, &str)>, &mut HashMap<usize, Vars>); 2] = [
+    let kinds: [Kind<'_>; 2] = [
         ("group_vars", all_groups.collect(), &mut beside.groups),
         ("host_vars", all_hosts.collect(), &mut beside.hosts),
     ];

@@ -241,12 +241,17 @@ impl Reader<'_> {
             for name in names {
                 let known = self.graph.host_index.contains_key(name.as_str());
                 let host = self.graph.add_host(&name, Some(group), &self.source);
-                let vars = &mut self.graph.hosts[host].vars;
                 if let (Some(port), false) = (port, known) {
                     let port = Value::new(Data::Int(port.into()), entry.key_place.clone());
-                    vars.insert("ansible_port".into(), Arc::new(port));
+                    self.graph.hosts[host]
+                        .vars
+                        .insert("ansible_port".into(), Arc::new(port));
                 }
-                vars.extend(variables.iter().cloned());
+                for (key, value) in &variables {
+                    if let Err(fault) = self.graph.set_host_var(host, key, value) {
+                        self.faults.push(fault);
+                    }
+                }
             }
         }
     }

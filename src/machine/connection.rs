@@ -277,6 +277,7 @@ pub(super) fn waits(reader: &mut Reader<'_>) -> Option<Waits> {
     let startup = number("vms_startup_timeout", 86_400);
     let restart = number("vms_restart_timeout", 86_400);
     let idle = number("vms_task_idle_timeout", 86_400);
+    let shutdown = number("vms_shutdown_timeout", 86_400);
     let retries = number("vms_cloud_init_poll_retries", 1_000_000);
     let delay = number("vms_cloud_init_poll_delay", 86_400);
     let command = number("vms_cloud_init_command_timeout", 86_400);
@@ -287,6 +288,7 @@ pub(super) fn waits(reader: &mut Reader<'_>) -> Option<Waits> {
         cloud_init_command: secs(command?),
         restart: secs(restart?),
         task_idle: secs(idle?),
+        shutdown: secs(shutdown?),
     })
 }
 
@@ -456,11 +458,12 @@ mod tests {
             waits.cloud_init_command,
             waits.restart,
             waits.task_idle,
+            waits.shutdown,
         ]
         .iter()
         .map(Duration::as_secs)
         .collect();
-        assert_eq!(secs, [600, 1800, 30, 600, 300]);
+        assert_eq!(secs, [600, 1800, 30, 600, 300, 120]);
         let own = good()
             .set("vms_cloud_init_poll_retries", "10")
             .set("vms_cloud_init_poll_delay", 2);

@@ -1,11 +1,24 @@
 //! The MACs that a machine's cards are known to have before they exist.
 
+use std::collections::BTreeMap;
+
 use sha2::{Digest, Sha256};
 
 use super::{InterfaceMatch, Machine};
 use crate::proxmox::ids::Mac;
 
 impl Machine {
+    /// The MACs that are known before the cards exist, by number of the card: those of declared cards, and of cards that
+    /// come with the template and are found by their MAC.
+    pub fn macs(&self) -> BTreeMap<u8, Mac> {
+        let declared = self.hardware.nics.iter().map(|card| card.index);
+        let configured = self.network.interfaces.iter().map(|interface| interface.nic);
+        declared
+            .chain(configured)
+            .filter_map(|nic| Some((nic, self.mac_of(nic)?)))
+            .collect()
+    }
+
     /// The MAC of card `netN`: the declared one; else, where cloud-init is to find an interface by the card's MAC, one that
     /// follows from the VM's identity, so that the network document can be written before the card exists, and a rerun
     /// finds the same. `None` leaves the clone's own.

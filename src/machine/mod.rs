@@ -379,7 +379,7 @@ pub struct Guest {
 }
 
 /// How to log in to a machine with the system's `ssh`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SshTarget {
     /// The name that the host key is looked up under (`HostKeyAlias`): the inventory's name, never an address that
     /// another VM had before.
@@ -437,4 +437,6 @@ pub struct Waits {
     pub restart: Duration,
     /// A task without progress; 300 s.
     pub task_idle: Duration,
+    /// How long a guest may take to shut down before its power is cut; 120 s.
+    pub shutdown: Duration,
 }

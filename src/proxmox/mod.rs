@@ -19,6 +19,7 @@ pub mod boot;
 pub mod client;
 pub mod cluster;
 pub mod config;
+pub mod dependents;
 pub mod drive;
 pub mod error;
 pub mod form;

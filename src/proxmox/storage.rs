@@ -74,6 +74,10 @@ pub struct Volume {
     /// The VM that owns it.
     #[serde(default, deserialize_with = "json::opt_parsed")]
     pub vmid: Option<VmId>,
+    /// What a linked clone's volume is based on, in the storage's own words: `../9000/base-9000-disk-0.qcow2`,
+    /// `base-9000-disk-0@__base__`.
+    #[serde(default, deserialize_with = "json::opt_text")]
+    pub parent: Option<String>,
 }
 
 impl Client {

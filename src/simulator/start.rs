@@ -40,6 +40,10 @@ pub struct Options {
     pub pihole_bind: Option<SocketAddr>,
     /// The Pi-hole's password.
     pub pihole_password: String,
+    /// Whether the API listens; without, only [`Handle::handle`] reaches it, and no certificate is made.
+    pub sockets: bool,
+    /// Whether the world is saved while it runs; without, only [`Simulator::stop`] and dropping it save it.
+    pub keep: bool,
 }
 
 impl Options {
@@ -57,6 +61,8 @@ impl Options {
             net: [127, 0, 10],
             pihole_bind: Some(any),
             pihole_password: "pihole".to_owned(),
+            sockets: true,
+            keep: true,
         }
     }
 
@@ -138,10 +144,17 @@ impl Simulator {
         let mut names = world.node_names();
         names.extend(world.nodes.values().map(|node| node.ip.clone()));
         names.push(options.api_bind.ip().to_string());
-        let identity = tls::identity(&dir, &names).map_err(door("certificates"))?;
+        let identity = match options.sockets {
+            true => Some(tls::identity(&dir, &names).map_err(door("certificates"))?),
+            false => None,
+        };
+        let fingerprint = identity
+            .as_ref()
+            .map(|known| known.fingerprint.clone())
+            .unwrap_or_default();
         world.durations = options.durations.clone();
         world.dir.clone_from(&dir);
-        world.fingerprint.clone_from(&identity.fingerprint);
+        world.fingerprint.clone_from(&fingerprint);
         world.make_directories().map_err(door("directories"))?;
         let nodes: Vec<ssh::NodeDoor> = world
             .nodes
@@ -166,9 +179,17 @@ impl Simulator {
             changes: watch::channel(0).0,
             dir: dir.clone(),
         }));
-        let api = http::start(handle.clone(), options.api_bind, TlsAcceptor::from(identity.config))
-            .await
-            .map_err(door("API"))?;
+        let api = match identity {
+            Some(identity) => {
+                let tls = TlsAcceptor::from(identity.config);
+                Some(
+                    http::start(handle.clone(), options.api_bind, tls)
+                        .await
+                        .map_err(door("API"))?,
+                )
+            }
+            None => None,
+        };
         let ssh = if options.ssh {
             let mut below = ssh::Options::below(&dir);
             below.guest_port = options.ssh_port;
@@ -189,16 +210,19 @@ impl Simulator {
             }
             None => None,
         };
-        let saver = save_in_background(handle.clone()).map_err(door("saving thread"))?;
+        let saver = match options.keep {
+            true => Some(save_in_background(handle.clone()).map_err(door("saving thread"))?),
+            false => None,
+        };
         handle.0.bell.ring();
         Ok(Self {
-            api_address: api.address,
+            api_address: api.as_ref().map_or(options.api_bind, |api| api.address),
             handle,
-            api: Some(api),
-            fingerprint: identity.fingerprint,
+            api,
+            fingerprint,
             ssh,
             pihole,
-            saver: Some(saver),
+            saver,
             _lock: lock,
         })
     }

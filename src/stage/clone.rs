@@ -406,16 +406,4 @@ fn wait(run: &HostRun, what: &str, code: &'static str, late: &str) -> Wait {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_mark_is_a_line_of_its_own_and_goes_without_trace() {
-        let operation = Uuid::nil();
-        assert_eq!(
-            unmarked(&format!("notes\nof the template\n\n{}", mark(operation))).as_deref(),
-            Some("notes\nof the template")
-        );
-        assert_eq!(unmarked(&mark(operation)), None);
-    }
-}
+mod tests;

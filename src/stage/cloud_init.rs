@@ -67,6 +67,7 @@ impl Stage for CloudInit {
         let waits = &run.machine.waits;
         let probe = probes::cloud_init_status(WAIT, waits.cloud_init_command);
         let command = probe.command(probes::cloud_init_budget(WAIT, waits.cloud_init_command));
+        let asked = Instant::now();
         let output = match run.on_guest(&command).await {
             Ok(output) => output,
             Err(SshError::HostKey { text, changed: true }) => {
@@ -111,7 +112,14 @@ impl Stage for CloudInit {
             return Ok(Seen::Pending(wait(run, &detail)));
         }
         match verdict {
-            Verdict::Running { stage } => Ok(Seen::Pending(wait(run, stage.as_deref().unwrap_or("running")))),
+            Verdict::Running { stage } => {
+                let mut running = wait(run, stage.as_deref().unwrap_or("running"));
+                if asked.elapsed() >= WAIT / 2 {
+                    // The guest watched for the end all the while; a pause would be time in which nobody does.
+                    running.pace = Pace::Watched;
+                }
+                Ok(Seen::Pending(running))
+            }
             Verdict::Done { .. } if sample.shutdown_scheduled => {
                 Ok(Seen::Pending(wait(run, "done, and a restart is scheduled")))
             }
@@ -252,3 +260,6 @@ fn wait(run: &HostRun, detail: &str) -> Wait {
         late: Box::new(late),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -116,3 +116,24 @@ async fn read(run: &HostRun, listed: Listed) -> Result<Option<Candidate>, Failur
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+impl Discovered {
+    /// As if it had been discovered.
+    pub(crate) fn of(
+        listing: Listing,
+        named: Vec<Candidate>,
+        wrong_kind: Vec<Listed>,
+        away: Vec<Listed>,
+        recorded: Option<Candidate>,
+    ) -> Self {
+        Self {
+            listing,
+            named,
+            wrong_kind,
+            away,
+            recorded,
+            _made: (),
+        }
+    }
+}

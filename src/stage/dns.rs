@@ -137,7 +137,8 @@ fn conflict(record: &Record, same_name: &[Record], server: &str) -> Diagnostic {
     .exit(Exit::Refused)
 }
 
-fn explain(error: &DnsError) -> Failure {
+/// What to tell about the DNS server.
+pub(super) fn explain(error: &DnsError) -> Failure {
     let (code, retry, help) = match error {
         DnsError::Unreachable { .. } => (
             "dns/unreachable",

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::diagnose::Diagnostic;
 use crate::engine::event::{EventKind, StageName};
 use crate::engine::failure::Failure;
 use crate::engine::host::{Halt, HostRun, millis};
@@ -36,8 +37,20 @@ pub async fn acquire(run: &HostRun, command: &str, wait: Duration) -> Result<(),
     Ok(())
 }
 
-/// Reads the record without the lock, for a plan.
+/// Reads the record without the lock, for a plan. A holder is told: what it does meanwhile is not in the plan.
 pub fn peek(run: &HostRun) -> Result<(), Halt> {
+    let holder = run.shared.state.lock_holder(&run.key);
+    if let Some(seen) = holder.map_err(|error| failed(error.into()))? {
+        let who = seen
+            .owner
+            .as_ref()
+            .map_or_else(|| "somebody unknown".to_owned(), ToString::to_string);
+        run.warn(
+            &Diagnostic::warning("state/locked", format!("{} is locked by {who}", run.machine.name))
+                .rule(seen.verdict.reason())
+                .help("plan again once it is free: what its holder does is not in this plan"),
+        );
+    }
     read_record(run)
 }
 

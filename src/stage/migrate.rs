@@ -18,6 +18,7 @@ use crate::proxmox::ids::{NodeName, VmId};
 use crate::proxmox::task::TaskFilter;
 use crate::stage::clone::Cloned;
 use crate::stage::{Vm, still_named};
+use crate::state::record::Phase;
 
 /// The VM is where it is to be.
 #[derive(Clone, Debug)]
@@ -131,6 +132,15 @@ impl Stage for Migrate {
             .await
             .map_err(under_way)?;
         run.follow(Self::NAME, &upid, &what).await.map_err(under_way)
+    }
+
+    /// The node on record is where the VM was seen last: this stage only ever runs on a VM that is created and no further.
+    fn settles(&self, placed: &Placed) -> Option<Phase> {
+        Some(Phase::Created {
+            vmid: placed.vm.vmid,
+            uuid: placed.vm.uuid.clone(),
+            node: placed.vm.node.clone(),
+        })
     }
 
     fn tell(&self, placed: &Placed) -> String {

@@ -3,17 +3,21 @@
 //! Evidence types have no public constructor: only the stage that proves a thing can make the evidence of it, so a stage
 //! out of order does not compile. Stages decide in pure functions and do in thin ones; they print nothing.
 
+pub mod adopt;
 pub mod clone;
 pub mod cloud_init;
 pub mod discover;
 pub mod dns;
 pub mod finalize;
+pub mod forget;
 pub mod hardware;
 pub mod lock;
 pub mod migrate;
 pub mod node_access;
 pub mod ownership;
+pub mod protect;
 pub mod readiness;
+pub mod remove;
 pub mod snippets;
 pub mod start;
 pub mod trust;

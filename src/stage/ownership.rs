@@ -145,6 +145,9 @@ pub fn decide(name: &str, phase: Option<&Phase>, found: &Discovered) -> Result<D
             format!("the removal of {name} (VM {vmid}) has begun"),
         )
         .rule("a VM whose removal has begun is not provisioned again before it is gone")
+        .help(format!(
+            "to finish it: `vmwright remove --limit HOST --confirm {name}`; then provision makes a new one"
+        ))
         .into()),
         Some(
             phase @ (Phase::Created { .. }
@@ -164,7 +167,8 @@ fn undocumented(name: &str, named: Option<&Candidate>, found: &Discovered) -> Re
     }
 }
 
-fn documented(
+/// What a record of a VM that was made says, given what is seen under its number and name.
+pub(crate) fn documented(
     name: &str,
     phase: &Phase,
     named: Option<&Candidate>,
@@ -194,7 +198,9 @@ fn documented(
             format!("the record says that {name} is VM {vmid}, but there is no such VM"),
         )
         .rule("a record without its VM is never overwritten by a new creation; nothing was touched")
-        .help("if the VM was removed on purpose, move its record away: `vmwright status` shows the file")
+        .help(format!(
+            "if the VM was removed on purpose: `vmwright forget HOST --confirm {name}` drops its record, and `vmwright remove --limit HOST --confirm {name}` takes its DNS and known_hosts entries away as well"
+        ))
         .into());
     };
     let seen_name = seen.config.name().unwrap_or_default();
@@ -249,11 +255,16 @@ fn foreign(name: &str, other: &Listed) -> Box<Diagnostic> {
         format!("VM {} on {} is called {name}, and vmwright has no record of having made it", other.vmid, other.node),
     )
     .rule("a VM is never taken over by its name alone; nothing was touched")
+    .help(format!(
+        "if it is the VM that is meant: `vmwright adopt HOST --vmid {} --confirm {name}` takes it in",
+        other.vmid
+    ))
     .help("if it is another machine, set another vms_name for this host; if another control node made it, use that one's state directory (--state-dir)")
     .into()
 }
 
-fn unknown(name: &str, found: &Discovered) -> Box<Diagnostic> {
+/// Not seen is not absent.
+pub(crate) fn unknown(name: &str, found: &Discovered) -> Box<Diagnostic> {
     let mut diagnostic = refuse(
         "ownership/unknown",
         format!("{name} is not listed, but the listing is not complete"),
@@ -263,4 +274,15 @@ fn unknown(name: &str, found: &Discovered) -> Box<Diagnostic> {
         diagnostic = diagnostic.note(None, gap.clone());
     }
     diagnostic.help("bring the nodes back, or grant the identity VM.Audit on /vms with propagation, then run the same command again").into()
+}
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+impl Owned {
+    /// As if ownership had been proven.
+    pub(crate) fn of(vm: Vm) -> Self {
+        Self { vm, _made: () }
+    }
 }

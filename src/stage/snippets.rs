@@ -4,20 +4,19 @@
 //! cannot be uploaded through the API). They are written under a temporary name, renamed and read back, over SSH or, where
 //! the storage is mounted here, into that folder (`vms_snippets_path`).
 
-use std::collections::BTreeMap;
-
 use crate::cloud_init::{Documents, file_names, render};
 use crate::diagnose::Diagnostic;
 use crate::engine::event::{Change, StageName};
 use crate::engine::failure::{Failure, Retry, explain_ssh};
-use crate::engine::host::{HostRun, at};
+use crate::engine::guest::at;
+use crate::engine::host::HostRun;
 use crate::engine::stage::{Seen, Stage};
 use crate::guest::known_hosts;
 use crate::guest::node::{Folder, FolderError};
 use crate::guest::remote::HostKeys;
 use crate::machine::{Machine, SshTarget};
 use crate::proxmox::config::VmConfig;
-use crate::proxmox::ids::{Mac, NodeName};
+use crate::proxmox::ids::NodeName;
 use crate::stage::node_access;
 use crate::stage::readiness::Ready;
 use crate::stage::trust::explain as known_hosts_failure;
@@ -44,17 +43,20 @@ impl Stage for Snippets<'_> {
     async fn observe(&self, run: &HostRun) -> Result<Seen<Delivered>, Failure> {
         let place = self.place(run)?;
         let folder = place.folder(run);
-        let mut missing = Vec::new();
-        for (name, content) in files(run)? {
-            if folder
-                .read(&name)
-                .await
-                .map_err(|error| place.explain(&error))?
-                .as_deref()
-                != Some(content.as_bytes())
-            {
-                missing.push(Change::new(name, place.to_string()));
-            }
+        let [user, network] = files(run)?;
+        let there = folder
+            .read_all(&[&user.0, &network.0])
+            .await
+            .map_err(|error| place.explain(&error))?;
+        let mut missing: Vec<Change> = [user, network]
+            .into_iter()
+            .zip(there)
+            .filter(|((_, content), there)| there.as_deref() != Some(content.as_bytes()))
+            .map(|((name, _), _)| Change::new(name, place.to_string()))
+            .collect();
+        if !place.news(run)?.is_empty() {
+            let file = run.shared.known_hosts.display().to_string();
+            missing.push(Change::new(format!("host key of {}", place.node), file));
         }
         if missing.is_empty() {
             return Ok(Seen::Done(delivered(&run.machine, &place.to_string())));
@@ -65,12 +67,12 @@ impl Stage for Snippets<'_> {
     async fn act(&self, run: &HostRun) -> Result<(), Failure> {
         let place = self.place(run)?;
         let folder = place.folder(run);
-        for (name, content) in files(run)? {
-            folder
-                .write(&name, content.as_bytes())
-                .await
-                .map_err(|error| place.explain(&error))?;
-        }
+        let [user, network] = files(run)?;
+        tokio::try_join!(
+            folder.write(&user.0, user.1.as_bytes()),
+            folder.write(&network.0, network.1.as_bytes())
+        )
+        .map_err(|error| place.explain(&error))?;
         place.remember(run).await
     }
 
@@ -107,17 +109,10 @@ fn delivered(machine: &Machine, detail: &str) -> Delivered {
 
 /// The files as they are to be: name and content.
 fn files(run: &HostRun) -> Result<[(String, String); 2], Failure> {
-    let macs: BTreeMap<u8, Mac> = run
-        .machine
-        .hardware
-        .nics
-        .iter()
-        .filter_map(|nic| Some((nic.index, run.machine.mac_of(nic.index)?)))
-        .collect();
     let Documents {
         user_data,
         network_data,
-    } = render(&run.machine, &macs, run.shared.templates_dir.as_deref())?;
+    } = render(&run.machine, &run.machine.macs(), run.shared.templates_dir.as_deref())?;
     let (user, network) = file_names(&run.machine);
     Ok([(user, user_data), (network, network_data)])
 }
@@ -166,19 +161,26 @@ impl Place {
         })
     }
 
-    /// Puts the keys of a node that was met for the first time into known_hosts, under its lock: `ssh` itself appends to the
-    /// file without one.
-    async fn remember(&self, run: &HostRun) -> Result<(), Failure> {
-        let Some((target, HostKeys::LearnInto(learned))) = &self.target else {
-            return Ok(());
-        };
-        let keys = known_hosts::read(learned, &target.alias).map_err(known_hosts_failure)?;
-        if keys.is_empty() || is_known(run, target)? {
-            return Ok(());
+    /// The keys of a node that was met for the first time in this run, and that known_hosts does not have yet.
+    fn news(&self, run: &HostRun) -> Result<Vec<String>, Failure> {
+        match &self.target {
+            Some((target, HostKeys::LearnInto(learned))) if !is_known(run, target)? => {
+                known_hosts::read(learned, &target.alias).map_err(known_hosts_failure)
+            }
+            Some(_) | None => Ok(Vec::new()),
         }
-        known_hosts::replace(&run.shared.known_hosts, &node_names(target), &keys)
-            .await
-            .map_err(known_hosts_failure)?;
+    }
+
+    /// Puts such keys into known_hosts, under its lock: `ssh` itself appends to the file without one.
+    async fn remember(&self, run: &HostRun) -> Result<(), Failure> {
+        let keys = self.news(run)?;
+        if let Some((target, _)) = &self.target
+            && !keys.is_empty()
+        {
+            known_hosts::replace(&run.shared.known_hosts, &node_names(target), &keys)
+                .await
+                .map_err(known_hosts_failure)?;
+        }
         Ok(())
     }
 
@@ -228,7 +230,8 @@ fn node_keys(run: &HostRun, target: &SshTarget) -> Result<HostKeys, Failure> {
         .iter()
         .any(|arg| arg.ends_with("StrictHostKeyChecking=accept-new"));
     if learns && !is_known(run, target)? {
-        let file = format!("node-{}-{}", target.alias.replace('/', "_"), run.key.as_str());
+        // One file for all hosts of the run: they share the connection.
+        let file = format!("node-{}", target.alias.replace('/', "_"));
         return Ok(HostKeys::LearnInto(run.shared.scratch.join(file)));
     }
     Ok(HostKeys::File(run.shared.known_hosts.clone()))
@@ -260,9 +263,35 @@ pub fn cloud_init_keys(run: &HostRun, config: &VmConfig) -> Vec<String> {
     }
 }
 
+/// The snippets of this VM that lie on a node, by name.
+pub async fn present(run: &HostRun, node: &NodeName) -> Result<Vec<String>, Failure> {
+    let (user, network) = file_names(&run.machine);
+    let place = place_on(run, node).await?;
+    let names = match place.folder(run).list().await {
+        Ok(names) => names,
+        Err(FolderError::Missing(_)) => Vec::new(),
+        Err(error) => return Err(place.explain(&error)),
+    };
+    Ok(names
+        .into_iter()
+        .filter(|name| *name == user || *name == network)
+        .collect())
+}
+
 /// Removes the snippets of this VM from a node.
 pub async fn remove(run: &HostRun, node: &NodeName) -> Result<(), Failure> {
     let (user, network) = file_names(&run.machine);
+    let place = place_on(run, node).await?;
+    let folder = place.folder(run);
+    folder
+        .remove(&[&user, &network])
+        .await
+        .map_err(|error| place.explain(&error))?;
+    Ok(())
+}
+
+/// Where the snippets of this VM would lie on a node.
+async fn place_on(run: &HostRun, node: &NodeName) -> Result<Place, Failure> {
     let (target, path) = match run.machine.snippets.local_path {
         Some(_) => (None, String::new()),
         None => {
@@ -286,10 +315,5 @@ pub async fn remove(run: &HostRun, node: &NodeName) -> Result<(), Failure> {
             )
         }
     };
-    let place = Place::of(run, node, target, path)?;
-    let folder = place.folder(run);
-    for name in [user, network] {
-        folder.remove(&name).await.map_err(|error| place.explain(&error))?;
-    }
-    Ok(())
+    Place::of(run, node, target, path)
 }

@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use crate::diagnose::Diagnostic;
 use crate::engine::event::{Change, StageName};
 use crate::engine::failure::Failure;
-use crate::engine::host::{HostRun, at};
+use crate::engine::guest::at;
+use crate::engine::host::HostRun;
 use crate::engine::pace::Pace;
 use crate::engine::stage::{Seen, Stage, Wait};
 use crate::guest::probes;
@@ -164,5 +165,20 @@ fn late(run: &HostRun, last: &SshError) -> Wait {
         pace: pace(last),
         budget,
         late: Box::new(Diagnostic::error(code, message).help(help)),
+    }
+}
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+impl Running {
+    /// As if a command had run.
+    pub(crate) fn of(vm: Vm) -> Self {
+        Self {
+            vm,
+            boot_id: "b".to_owned(),
+            _made: (),
+        }
     }
 }

@@ -97,7 +97,7 @@ impl Trust {
         }
         let learned = self.learned(run).await?;
         let vouches = |keys: &[String]| learned.iter().any(|key| keys.contains(key));
-        if let Some(keys) = self.from_agent(run).await? {
+        if let Some(keys) = self.agents_keys(run).await? {
             if !vouches(&keys) {
                 return Err(Failure::new(impostor(run, &learned, &keys)));
             }
@@ -141,7 +141,7 @@ impl Trust {
     }
 
     /// The public host keys as the guest agent reads them; `None` if it does not answer.
-    async fn from_agent(&self, run: &HostRun) -> Result<Option<Vec<String>>, Failure> {
+    async fn agents_keys(&self, run: &HostRun) -> Result<Option<Vec<String>>, Failure> {
         let vm = &self.initialized.vm;
         let mut keys = BTreeSet::new();
         for kind in ["ed25519", "ecdsa", "rsa"] {
@@ -254,3 +254,19 @@ pub(super) fn explain(error: KnownHostsError) -> Failure {
             .help("check the file's owner and mode, or give another one with --known-hosts"),
     )
 }
+
+#[cfg(test)]
+impl Trusted {
+    /// As if the keys had been found and written.
+    pub(crate) fn of(vm: Vm, host_keys: Vec<String>) -> Self {
+        Self {
+            vm,
+            host_keys,
+            source: Source::Agent,
+            _made: (),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

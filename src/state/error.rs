@@ -166,7 +166,7 @@ impl StateError {
             StateErrorKind::Corrupt(_) => says("state/corrupt-record")
                 .rule("vmwright changes a VM only while it can prove whose it is")
                 .help("restore the file from a backup; do not delete it unread, it is the only proof of ownership")
-                .help("if it is lost: find out in Proxmox whether the VM is still needed; without its record this vmwright does not touch it")
+                .help("if it is lost: move the file away, look at the VM, and take it in again with `vmwright adopt`")
                 .exit(Exit::Refused),
             StateErrorKind::FutureVersion(_) => says("state/future-version")
                 .help("use the vmwright that wrote it, or a newer one")
@@ -183,7 +183,7 @@ impl StateError {
                 .help("see who took it with `vmwright status`, and run the same command again when that run has ended")
                 .exit(Exit::Locked),
             StateErrorKind::UnknownRun => {
-                says("state/unknown-run").help("the runs are the files in runs/ of the state directory")
+                says("state/unknown-run").help("list the runs with `vmwright history`")
             }
             StateErrorKind::Io => says("state/io")
                 .help(format!("look at the file and the system's log: ls -l {shell}"))

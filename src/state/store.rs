@@ -23,6 +23,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::filesystem::{self, Filesystem};
 
@@ -117,7 +118,7 @@ impl Store for DirectoryStore {
         let (mut file, new) = open_or_make(path, OpenOptions::new().append(true))?;
         file.write_all(content)?;
         if sync {
-            file.sync_data()?;
+            waiting(|| file.sync_data())?;
         }
         if new { sync_parent(path) } else { Ok(()) }
     }
@@ -186,7 +187,7 @@ fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
         .open(path)?;
     file.set_permissions(Permissions::from_mode(FILE_MODE))?;
     file.write_all(content)?;
-    file.sync_all()
+    waiting(|| file.sync_all())
 }
 
 /// Opens a file, and tells whether it had to be made.
@@ -214,10 +215,21 @@ fn nofollow() -> i32 {
     OFlags::NOFOLLOW.bits().cast_signed()
 }
 
+/// Waits for the disk. The other hosts of the run go on meanwhile, and their syncs join this one.
+fn waiting<T>(sync: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(sync),
+        _ => sync(),
+    }
+}
+
 /// Puts the directory entry of `path` on the disk.
 fn sync_parent(path: &Path) -> io::Result<()> {
     match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
+        Some(parent) if !parent.as_os_str().is_empty() => {
+            let parent = File::open(parent)?;
+            waiting(|| parent.sync_all())
+        }
         _ => Ok(()),
     }
 }

@@ -120,6 +120,8 @@ pub fn outcome_word(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Changed => "ready",
         Outcome::Unchanged => "ready, nothing changed",
+        Outcome::Removed => "removed",
+        Outcome::Absent => "nothing to remove",
         Outcome::Planned => "planned",
         Outcome::Failed => "FAILED",
         Outcome::Locked => "LOCKED",
@@ -133,30 +135,26 @@ pub fn outcome_word(outcome: Outcome) -> &'static str {
 pub struct Live {
     multi: MultiProgress,
     bars: Mutex<HashMap<String, Bar>>,
+    stages: &'static [StageName],
     width: usize,
 }
 
 struct Bar {
     bar: ProgressBar,
+    stages: &'static [StageName],
     stage: StageName,
 }
 
 impl Live {
-    /// Live lines for these hosts, on standard error.
-    pub fn new(hosts: &[String]) -> Self {
+    /// Live lines for these hosts, which go through these stages, on standard error.
+    pub fn new(hosts: &[String], stages: &'static [StageName]) -> Self {
         let width = hosts.iter().map(|host| host.chars().count()).max().unwrap_or(0);
         Self {
             multi: MultiProgress::new(),
             bars: Mutex::new(HashMap::new()),
+            stages,
             width,
         }
-    }
-
-    fn position(stage: StageName) -> usize {
-        StageName::ALL
-            .iter()
-            .position(|known| *known == stage)
-            .map_or(0, |index| index + 1)
     }
 }
 
@@ -177,6 +175,7 @@ impl Listener for Live {
                     host.to_owned(),
                     Bar {
                         bar,
+                        stages: self.stages,
                         stage: StageName::Lock,
                     },
                 );
@@ -240,10 +239,8 @@ impl Listener for Live {
 
 impl Bar {
     fn say(&self, text: &str) {
-        self.bar.set_message(format!(
-            "[{}/{}] {text}",
-            Live::position(self.stage),
-            StageName::ALL.len()
-        ));
+        let position = self.stages.iter().position(|known| *known == self.stage);
+        let number = position.map_or(0, |index| index + 1);
+        self.bar.set_message(format!("[{number}/{}] {text}", self.stages.len()));
     }
 }

@@ -3,6 +3,7 @@
 //! stdout is data, stderr is talk; nothing is told by colour alone; output is right in a pipe and at 80 columns.
 
 pub mod diagnostic;
+pub mod history;
 pub mod human;
 pub mod journal;
 pub mod ndjson;

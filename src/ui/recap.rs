@@ -99,6 +99,8 @@ impl Recap {
             if let Some(diagnostic) = &row.diagnostic {
                 out.push('\n');
                 out.push_str(&failure(row, diagnostic));
+            } else if let Some(next) = &row.next {
+                let _ = writeln!(out, "{}: go on with: {next}", row.host);
             }
         }
         out.push('\n');
@@ -115,6 +117,8 @@ fn result(row: &Row) -> String {
     match row.outcome {
         Outcome::Changed => "ready, changed".to_owned(),
         Outcome::Unchanged => "ready, unchanged".to_owned(),
+        Outcome::Removed => "removed".to_owned(),
+        Outcome::Absent => "nothing to remove".to_owned(),
         Outcome::Planned => "planned".to_owned(),
         Outcome::Failed => at("FAILED"),
         Outcome::Locked => "LOCKED".to_owned(),
@@ -163,6 +167,8 @@ fn summary(rows: &[Row]) -> String {
     let parts: Vec<String> = [
         (Outcome::Changed, "changed"),
         (Outcome::Unchanged, "unchanged"),
+        (Outcome::Removed, "removed"),
+        (Outcome::Absent, "with nothing to remove"),
         (Outcome::Planned, "planned"),
         (Outcome::Failed, "failed"),
         (Outcome::Locked, "locked"),

@@ -1,3 +1,4 @@
 //! The workflows, one page each. They read aloud; stages do the work.
 
 pub mod provision;
+pub mod remove;

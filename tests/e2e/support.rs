@@ -6,8 +6,9 @@
 //! run.assert_code(0);
 //! ```
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -15,10 +16,21 @@ use vmwright::simulator::clock::Durations;
 use vmwright::simulator::spec::WorldSpec;
 use vmwright::simulator::{Options, RequestRecord, Simulator, free_loopback_net};
 
+mod look;
+mod run;
+
+pub use self::look::param;
+pub use self::run::{Run, Started};
+
 /// The port of every sshd of a site.
 pub const SSH_PORT: u16 = 2222;
 /// The Pi-hole's password. It is a secret: it must never be seen in any output.
 pub const PIHOLE_PASSWORD: &str = "pihole-password-marked-secret";
+
+/// The hosts of `global_ip_addresses`, in the order of their addresses.
+pub const NAMES: [&str; 7] = ["web-0", "web-1", "web-2", "web-3", "db-0", "web-4", "web-5"];
+/// How long anything is waited for before a test fails.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a site is made of.
 pub struct Plan {
@@ -59,42 +71,6 @@ pub struct Site {
     /// The first three bytes of the site's network.
     pub net: [u8; 3],
     dir: TempDir,
-}
-
-/// What a command left.
-pub struct Run {
-    /// The exit code.
-    pub code: i32,
-    /// Standard output.
-    pub stdout: String,
-    /// Standard error.
-    pub stderr: String,
-}
-
-impl Run {
-    /// Both streams, for messages of failed assertions.
-    pub fn all(&self) -> String {
-        format!(
-            "exit code {}\n--- stdout\n{}\n--- stderr\n{}",
-            self.code, self.stdout, self.stderr
-        )
-    }
-
-    /// The exit code is this one.
-    #[track_caller]
-    pub fn assert_code(&self, code: i32) {
-        assert_eq!(self.code, code, "{}", self.all());
-    }
-
-    /// Standard output or standard error contains this.
-    #[track_caller]
-    pub fn assert_says(&self, text: &str) {
-        assert!(
-            self.stdout.contains(text) || self.stderr.contains(text),
-            "{text:?} is not in\n{}",
-            self.all()
-        );
-    }
 }
 
 impl Site {
@@ -148,7 +124,7 @@ impl Site {
         );
         let api = self.sim.api_address();
         let ca = self.sim.ca_file();
-        let addresses: String = ["web-0", "web-1", "web-2", "web-3", "db-0"]
+        let addresses: String = NAMES
             .iter()
             .enumerate()
             .map(|(index, name)| format!("  {name}: {a}.{b}.{c}.{}\n", index + 100))
@@ -237,12 +213,7 @@ impl Site {
     /// Runs the real binary with this inventory.
     pub async fn vmwright(&self, args: &[&str]) -> Run {
         std::fs::create_dir_all(self.path("home")).unwrap();
-        let output = self.command(args).output().await.unwrap();
-        Run {
-            code: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+        Run::of(&self.command(args).output().await.unwrap())
     }
 
     /// The changes that were asked of the API so far: everything but GET.
@@ -276,25 +247,5 @@ impl Site {
                 .map(|(key, value)| (key.clone(), value.clone()))
                 .collect()
         })
-    }
-
-    /// Every file below the site's directory, with its content, for searches. The world and the inventory are left out: they
-    /// are the other side's and the user's.
-    pub fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
-        let mut found = Vec::new();
-        walk(self.dir.path(), &mut found);
-        found.retain(|(path, _)| !path.starts_with(self.path("world")) && !path.starts_with(self.path("inventory")));
-        found
-    }
-}
-
-fn walk(dir: &Path, found: &mut Vec<(PathBuf, Vec<u8>)>) {
-    for entry in std::fs::read_dir(dir).unwrap().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            walk(&path, found);
-        } else if let Ok(content) = std::fs::read(&path) {
-            found.push((path, content));
-        }
     }
 }

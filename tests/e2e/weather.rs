@@ -100,14 +100,6 @@ pub fn record(site: &Site) -> serde_json::Value {
     serde_json::from_slice(&std::fs::read(&records[0]).unwrap()).unwrap()
 }
 
-/// Rewrites the single record.
-#[track_caller]
-pub fn change_record(site: &Site, change: impl FnOnce(&mut serde_json::Value)) {
-    let mut value = record(site);
-    change(&mut value);
-    std::fs::write(&records(site)[0], serde_json::to_vec_pretty(&value).unwrap()).unwrap();
-}
-
 /// The hosts that the Pi-hole knows.
 pub fn dns(site: &Site) -> Vec<String> {
     site.sim.pihole().unwrap().records().hosts

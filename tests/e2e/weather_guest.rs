@@ -103,7 +103,11 @@ async fn cloud_init_that_does_not_end_well() {
         (
             "error",
             CloudInitEnd::Error,
-            &["[cloud-init/error]", "cloud-init status --long", "/var/log/cloud-init-output.log"],
+            &[
+                "[cloud-init/error]",
+                "cloud-init status --long",
+                "/var/log/cloud-init-output.log",
+            ],
         ),
         (
             "disabled",
@@ -113,7 +117,13 @@ async fn cloud_init_that_does_not_end_well() {
         (
             "never ends",
             CloudInitEnd::NeverEnds,
-            &["[cloud-init/timeout]", "within 1 s", "last seen:", "vms_cloud_init_poll_retries", "go on waiting"],
+            &[
+                "[cloud-init/timeout]",
+                "within 1 s",
+                "last seen:",
+                "vms_cloud_init_poll_retries",
+                "go on waiting",
+            ],
         ),
     ];
     let mut cases = Vec::new();

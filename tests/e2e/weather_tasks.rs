@@ -26,7 +26,8 @@ const CHANGES: [(&str, &str, u64, &str); 8] = [
 fn all_stages(plan: &mut Plan) {
     plan.durations = vmwright::simulator::clock::Durations::zero();
     plan.hosts = vec!["web-0 vms_proxmox_node=pve-1".to_owned()];
-    plan.vms_config.push_str("  disk2: {disk: scsi1, size: 10, storage: local-lvm}\n");
+    plan.vms_config
+        .push_str("  disk2: {disk: scsi1, size: 10, storage: local-lvm}\n");
 }
 
 /// What is the same however the VM came to be: its configuration without what is drawn by lot, its volumes, its node.
@@ -73,8 +74,14 @@ async fn reference() -> BTreeMap<String, String> {
     let changes = calls(&site.changes());
     assert_eq!(changes.len(), CHANGES.len(), "the table has every change: {changes:#?}");
     let shape = shape(&site);
-    assert!(shape["scsi0"].contains("size=20G") && shape["scsi1"].contains("size=10G"), "{shape:#?}");
-    assert!(!shape.contains_key("ide2") && !shape.keys().any(|key| key.starts_with("unused")), "{shape:#?}");
+    assert!(
+        shape["scsi0"].contains("size=20G") && shape["scsi1"].contains("size=10G"),
+        "{shape:#?}"
+    );
+    assert!(
+        !shape.contains_key("ide2") && !shape.keys().any(|key| key.starts_with("unused")),
+        "{shape:#?}"
+    );
     shape
 }
 
@@ -123,7 +130,16 @@ async fn a_task_that_fails_stops_its_stage_with_the_end_of_its_log_and_the_next_
         Action::FailTask("VM quit/powerdown failed".to_owned()),
     );
     let run = site.vmwright(&WEB_0).await;
-    assert_told("reboot", &run, 0, &["ready, changed", "finalize/ignores-shutdown", "VM quit/powerdown failed"]);
+    assert_told(
+        "reboot",
+        &run,
+        0,
+        &[
+            "ready, changed",
+            "finalize/ignores-shutdown",
+            "VM quit/powerdown failed",
+        ],
+    );
     assert_right(&site, "in the end", &run, &reference);
 }
 
@@ -139,7 +155,12 @@ async fn a_task_of_unknown_end_is_looked_at_and_never_repeated_blindly() {
         "killed clone",
         &run,
         1,
-        &["FAILED at clone", "[clone/left-over]", "locked (clone)", "qm unlock 100 && qm destroy 100"],
+        &[
+            "FAILED at clone",
+            "[clone/left-over]",
+            "locked (clone)",
+            "qm unlock 100 && qm destroy 100",
+        ],
     );
     assert_eq!(calls(&site.changes()).len(), 1, "one clone was asked for");
     assert_eq!(phase(&site), "cloning");
@@ -156,7 +177,12 @@ async fn a_task_of_unknown_end_is_looked_at_and_never_repeated_blindly() {
         "killed migration",
         &run,
         1,
-        &["FAILED at migrate", "[migrate/left-over]", "locked (migrate)", "on pve-0 with `qm unlock 100`"],
+        &[
+            "FAILED at migrate",
+            "[migrate/left-over]",
+            "locked (migrate)",
+            "on pve-0 with `qm unlock 100`",
+        ],
     );
     assert_eq!(phase(&site), "created");
     assert_tidy(&site, "killed migration", &run);
@@ -197,7 +223,11 @@ async fn a_lost_answer_at_any_change_ends_with_exactly_one_right_vm() {
         ("595", answer(595, "Connection refused"), 1),
         ("596", answer(596, "Connection timed out"), 1),
         ("599", answer(599, "Too many redirections"), 1),
-        ("500", answer(500, "internal error: try me once more"), CHANGES.len() + 1),
+        (
+            "500",
+            answer(500, "internal error: try me once more"),
+            CHANGES.len() + 1,
+        ),
     ];
     let all = cases.into_iter().map(|(what, action, most)| {
         let reference = &reference;
@@ -207,7 +237,11 @@ async fn a_lost_answer_at_any_change_ends_with_exactly_one_right_vm() {
                 site.sim.faults().add(Fault::on(method, path, action.clone()).nth(nth));
             }
             let run = until_done(&site, what, most).await;
-            assert!(site.sim.faults().hits() >= CHANGES.len() as u64, "{what}: {}", site.sim.faults().hits());
+            assert!(
+                site.sim.faults().hits() >= CHANGES.len() as u64,
+                "{what}: {}",
+                site.sim.faults().hits()
+            );
             assert_right(&site, what, &run, reference);
             // And it is done once and for all.
             site.sim.handle().clear_requests();

@@ -398,6 +398,13 @@ const WAITS: &[Variable] = &[
     .default("300")
     .rule("1 to 86400"),
     row(
+        "vms_shutdown_timeout",
+        "seconds",
+        "How long a guest that is to be removed may take to shut down before its power is cut.",
+    )
+    .default("120")
+    .rule("1 to 86400"),
+    row(
         "vms_cloud_init_poll_retries",
         "whole number",
         "Retries x delay is the time that cloud-init may take.",

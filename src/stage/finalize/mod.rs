@@ -28,7 +28,8 @@ use std::time::Duration;
 use crate::diagnose::{Diagnostic, Exit};
 use crate::engine::event::{Change, StageName};
 use crate::engine::failure::Failure;
-use crate::engine::host::{HostRun, at};
+use crate::engine::guest::at;
+use crate::engine::host::HostRun;
 use crate::engine::pace::Pace;
 use crate::engine::stage::{Seen, Stage, Wait};
 use crate::guest::remote::SshError;
@@ -59,6 +60,7 @@ pub struct Finalize {
     trusted: Trusted,
     proven: AtomicBool,
     snippets_gone: AtomicBool,
+    may_restart: AtomicBool,
     restarts: AtomicU32,
 }
 
@@ -120,6 +122,7 @@ impl Finalize {
             trusted,
             proven: AtomicBool::new(false),
             snippets_gone: AtomicBool::new(false),
+            may_restart: AtomicBool::new(false),
             restarts: AtomicU32::new(0),
         }
     }
@@ -184,8 +187,15 @@ impl Stage for Finalize {
 
     async fn act(&self, run: &HostRun) -> Result<(), Failure> {
         let Some(checkpoint) = Checkpoint::of(run, &self.trusted.vm) else {
-            return steps::begin(run, &self.trusted).await;
+            steps::begin(run, &self.trusted).await?;
+            self.may_restart.store(true, Ordering::Relaxed);
+            return Ok(());
         };
+        // A checkpoint of an earlier run does not say where vmwright runs now.
+        if !self.may_restart.load(Ordering::Relaxed) {
+            steps::check_protection(run, &checkpoint.vm).await?;
+            self.may_restart.store(true, Ordering::Relaxed);
+        }
         match checkpoint.step {
             FinalizeStep::Begun => {
                 steps::switch_off(run).await?;
@@ -273,3 +283,6 @@ const SHUTDOWN: Duration = Duration::from_secs(60);
 const SILENCE: Duration = Duration::from_secs(120);
 /// How long after the guest's first answer its addresses may come.
 const ADDRESSES: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,7 @@ use crate::proxmox::vm::View;
 use crate::stage::snippets::{self, cloud_init_keys};
 use crate::stage::start::pace;
 use crate::stage::trust::Trusted;
-use crate::stage::{Vm, finalize::verify, still_named, still_ours};
+use crate::stage::{Vm, finalize::verify, protect, still_named, still_ours};
 use crate::state::record::{FinalizeStep, Phase};
 
 const NAME: StageName = StageName::Finalize;
@@ -27,6 +27,7 @@ pub async fn begin(run: &HostRun, trusted: &Trusted) -> Result<(), Failure> {
     let vm = &trusted.vm;
     let config = run.api().vm_config(&vm.node, vm.vmid, View::Current).await?;
     still_ours(vm, &run.machine.name, &config)?;
+    protect::may_restart(run, vm, &config)?;
     let drive = match config.cloudinit_drives().as_slice() {
         [] => NO_DRIVE.to_owned(),
         [one] => one.slot.to_string(),
@@ -43,14 +44,15 @@ pub async fn begin(run: &HostRun, trusted: &Trusted) -> Result<(), Failure> {
         }
     };
     let probe = probes::boot_id();
-    let output = run
-        .on_guest(&probe.command(COMMAND))
-        .await
-        .map_err(|error| run.guest_failure(&error))?;
-    let boot_id = probe
-        .read(&output)
-        .map_err(|error| unreadable(run, &error.to_string()))?;
-    let addresses = verify::addresses(run).await?;
+    let command = probe.command(COMMAND);
+    let boot_id = async {
+        let output = run
+            .on_guest(&command)
+            .await
+            .map_err(|error| run.guest_failure(&error))?;
+        probe.read(&output).map_err(|error| unreadable(run, &error.to_string()))
+    };
+    let (boot_id, addresses) = tokio::try_join!(boot_id, verify::addresses(run))?;
     run.record_phase(Phase::Finalizing {
         vmid: vm.vmid,
         uuid: vm.uuid.clone(),
@@ -61,6 +63,13 @@ pub async fn begin(run: &HostRun, trusted: &Trusted) -> Result<(), Failure> {
         addresses: addresses.into_iter().collect(),
         step: FinalizeStep::Begun,
     })
+}
+
+/// Whether the VM may be restarted by us.
+pub async fn check_protection(run: &HostRun, vm: &Vm) -> Result<(), Failure> {
+    let config = run.api().vm_config(&vm.node, vm.vmid, View::Current).await?;
+    still_ours(vm, &run.machine.name, &config)?;
+    protect::may_restart(run, vm, &config)
 }
 
 /// Switches cloud-init off on the guest.
@@ -200,6 +209,8 @@ async fn wait_for_power_tasks(run: &HostRun, vm: &Vm) -> Result<(), Failure> {
     for task in tasks
         .iter()
         .filter(|task| matches!(task.upid.kind(), "qmreboot" | "qmshutdown" | "qmstop" | "qmstart"))
+        // An API that does not know the filter tells of all guests' tasks, those that ended too.
+        .filter(|task| task.endtime.is_none() && task.upid.id() == vm.vmid.to_string())
     {
         // How it ends does not matter here: the state afterwards is looked at.
         let _ = run

@@ -79,6 +79,7 @@ fn plain(machine: &Machine, config: &VmConfig, cicustom: &str, out: &mut Differe
     number("memory", hardware.memory_mib, config.memory_mib());
     if let Some(wanted) = &hardware.cpu
         && config.cpu_type().as_ref() != Some(wanted)
+        && config.get("cpu") != Some(wanted)
     {
         out.set("cpu", config.get("cpu"), wanted.clone());
     }
@@ -153,6 +154,22 @@ fn nics(machine: &Machine, config: &VmConfig, out: &mut Difference) {
                 }
             }
             None => out.set(&key, None, NicConfig::declared(&wanted).to_string()),
+        }
+    }
+    // A card that came with the template, whose interface cloud-init finds by a MAC that was settled before.
+    for (index, mac) in machine.macs() {
+        if machine.hardware.nics.iter().any(|nic| nic.index == index) {
+            continue;
+        }
+        if let Some(current) = config.nic(index)
+            && current.mac.as_ref() != Some(&mac)
+        {
+            let key = current.key();
+            let wanted = NicConfig {
+                mac: Some(mac),
+                ..current
+            };
+            out.set(&key, config.get(&key), wanted.to_string());
         }
     }
 }
@@ -314,3 +331,6 @@ pub fn shortfalls(machine: &Machine, config: &VmConfig) -> Vec<String> {
     }
     missing
 }
+
+#[cfg(test)]
+mod tests;

@@ -121,11 +121,11 @@ impl Stage for Hardware {
         let digest = config.digest.as_deref();
         // One kind of change a look: after each the engine reads the configuration again, with its new digest.
         if !difference.set.is_empty() || !difference.delete.is_empty() {
-            return Ok(run
+            return run
                 .api()
                 .set_config(&vm.node, vm.vmid, digest, &difference.set, &difference.delete)
                 .await
-                .map_err(changed)?);
+                .map_err(changed);
         }
         if let Some((slot, size)) = &difference.resize {
             if let Some(upid) = run

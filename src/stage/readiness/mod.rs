@@ -8,7 +8,7 @@
 //!   the guest's address ----> nobody answers there yet
 //! ```
 //!
-//! The facts are gathered here; the rules are pure functions in [`rules`].
+//! The facts are gathered here; the rules are pure functions in `rules`.
 
 mod facts;
 mod grant;
@@ -127,4 +127,18 @@ fn together(host: &str, mut problems: Vec<Diagnostic>) -> Diagnostic {
         }
     }
     all.rule("nothing was written")
+}
+
+#[cfg(test)]
+impl Ready {
+    /// As if everything had been found ready for a clone of this template on its own node.
+    pub(crate) fn of(template: Template) -> Self {
+        Self {
+            template: Some(template),
+            clone_target: None,
+            node_ssh: None,
+            snippet_dir: "/var/lib/vz/snippets".to_owned(),
+            _made: (),
+        }
+    }
 }

@@ -1,0 +1,150 @@
+//! Loading: what is refused, where, and what is warned about.
+
+use super::template_tests::load;
+use super::*;
+
+/// Code and place of each fault.
+fn faults(files: &[(&str, &str)], source: &str) -> Vec<String> {
+    let (dir, _) = load(files);
+    let options = LoadOptions {
+        sources: vec![source.into()],
+        working_dir: dir.path().to_owned(),
+        ..LoadOptions::default()
+    };
+    let faults = Inventory::load(&options).unwrap_err();
+    for fault in &faults {
+        assert!(fault.rule.is_some() && !fault.help.is_empty(), "{fault:?}");
+    }
+    let told = faults
+        .iter()
+        .map(|fault| format!("{} {}", fault.code, fault.place.as_ref().unwrap()));
+    told.collect()
+}
+
+#[test]
+fn every_unreadable_source_is_an_error_with_a_place() {
+    assert_eq!(faults(&[], "nope.ini"), ["inventory/source-missing nope.ini"]);
+    assert_eq!(faults(&[("a.toml", "")], "a.toml"), ["inventory/toml a.toml"]);
+    assert_eq!(
+        faults(&[("a.yml", "plugin: x\n")], "a.yml"),
+        ["inventory/yaml-plugin a.yml:1:1"]
+    );
+    assert_eq!(
+        faults(&[("a.yml", "")], "a.yml"),
+        ["inventory/yaml-structure a.yml:1:1"]
+    );
+    assert_eq!(
+        faults(&[("a.yml", "[web]\nh1\n")], "a.yml"),
+        ["inventory/yaml-syntax a.yml:2:1"]
+    );
+    assert_eq!(
+        faults(&[("a", "---\nall:\n\thosts:\n")], "a"),
+        ["inventory/yaml-syntax a:3:2"]
+    );
+    assert_eq!(
+        faults(&[("d/a.ini", "h x\n"), ("d/b.yml", "- 1\n")], "d"),
+        [
+            "inventory/ini-assignment d/a.ini:1:3",
+            "inventory/yaml-structure d/b.yml:1:1"
+        ]
+    );
+    assert_eq!(
+        faults(&[("a.ini", "$ANSIBLE_VAULT;1.1;AES256\n00\n")], "a.ini"),
+        ["inventory/vault-damaged a.ini:1:1"]
+    );
+}
+
+#[test]
+fn bytes_that_are_not_utf8_have_a_place() {
+    let (dir, _) = load(&[]);
+    std::fs::write(dir.path().join("a.ini"), b"h1\nh2 n=Zo\xeb\n").unwrap();
+    let options = LoadOptions {
+        sources: vec!["a.ini".into()],
+        working_dir: dir.path().to_owned(),
+        ..LoadOptions::default()
+    };
+    let faults = Inventory::load(&options).unwrap_err();
+    assert_eq!(
+        (faults[0].code, faults[0].place.as_ref().unwrap().to_string().as_str()),
+        ("inventory/not-utf8", "a.ini:2:8")
+    );
+}
+
+#[test]
+fn extra_vars_and_password_files_are_checked() {
+    let (dir, _) = load(&[("hosts.ini", "h\n"), ("empty", "")]);
+    let options = |extra: &str, password: Option<&str>| LoadOptions {
+        sources: vec!["hosts.ini".into()],
+        extra_vars: vec![extra.into()],
+        vault_password_files: password.into_iter().map(PathBuf::from).collect(),
+        working_dir: dir.path().to_owned(),
+        ..LoadOptions::default()
+    };
+    let code = |options: LoadOptions| Inventory::load(&options).unwrap_err()[0].code;
+    assert_eq!(code(options("./vars.yml", None)), "inventory/extra-vars");
+    assert_eq!(code(options("a='b", None)), "inventory/extra-vars");
+    assert_eq!(code(options("[1]", None)), "inventory/extra-vars");
+    assert_eq!(code(options("{a: 1, a: 2}", None)), "inventory/yaml-duplicate-key");
+    assert_eq!(code(options("@nope.yml", None)), "inventory/unreadable");
+    assert_eq!(code(options("", Some("nope"))), "inventory/vault-password-file");
+    assert_eq!(code(options("", Some("empty"))), "inventory/vault-password-file");
+}
+
+#[test]
+fn mistakes_that_ansible_passes_over_are_warned_about() {
+    let (_dir, loaded) = load(&[
+        ("hosts.ini", "[web]\nw1 pass=a#b\nweb\n"),
+        ("group_vars/webs.yml", "a: 1\n"),
+        ("group_vars/all.yml", "t: 12:30\n"),
+        ("group_vars/all.yaml", "t: 1\n"),
+        ("host_vars", "not a directory"),
+    ]);
+    let mut codes: Vec<&str> = loaded.unwrap().warnings.iter().map(|warning| warning.code).collect();
+    codes.sort_unstable();
+    assert_eq!(
+        codes,
+        [
+            "inventory/host-and-group",
+            "inventory/ini-comment",
+            "inventory/vars-for-nobody",
+            "inventory/vars-not-a-directory",
+            "inventory/vars-shadowed",
+            "inventory/yaml-sexagesimal",
+        ]
+    );
+}
+
+#[test]
+fn groups_and_selection_are_answered() {
+    let (_dir, loaded) = load(&[("hosts.ini", "lone\n[web]\nw1\n[prod:children]\nweb\n")]);
+    let inventory = loaded.unwrap().inventory;
+    assert_eq!(inventory.hosts().collect::<Vec<_>>(), ["lone", "w1"]);
+    assert_eq!(inventory.groups_of("w1"), ["prod", "web"]);
+    assert!(inventory.in_group("w1", "prod") && inventory.in_group("w1", "all") && !inventory.in_group("lone", "web"));
+    assert_eq!(inventory.hosts_of_group("prod"), ["w1"]);
+    assert_eq!(inventory.select("all,!web").unwrap(), ["lone"]);
+    assert_eq!(inventory.select("webb").unwrap_err().help, ["did you mean `web`?"]);
+    assert!(inventory.scope("nobody").get("a").unwrap().is_none());
+}
+
+#[test]
+fn files_are_looked_up_below_the_working_directory() {
+    let (_dir, loaded) = load(&[
+        ("hosts.ini", "h\n"),
+        ("files/key.pub", "ssh-ed25519 AAAA\n"),
+        (
+            "group_vars/all.yml",
+            "k: \"{{ lookup('file', 'key.pub') }}\"\nn: \"{{ lookup('file', 'nope') }}\"\ni: \"{{ lookup('file', 'nope', errors='ignore') }}\"\nf: \"{{ lookup('first_found', ['nope', 'key.pub']) | basename }}\"\n",
+        ),
+    ]);
+    let inventory = loaded.unwrap().inventory;
+    let scope = inventory.scope("h");
+    assert_eq!(scope.get("k").unwrap().unwrap().as_str(), Some("ssh-ed25519 AAAA"));
+    assert_eq!(scope.get("i").unwrap().unwrap().data, Data::Null);
+    assert_eq!(scope.get("f").unwrap().unwrap().as_str(), Some("key.pub"));
+    let fault = scope.get("n").unwrap_err();
+    assert_eq!(
+        (fault.code, fault.message.as_str()),
+        ("inventory/template", "the template fails: the file nope does not exist")
+    );
+}

@@ -1,0 +1,206 @@
+//! Protection: what vmwright never does to the machine it runs on, nor to one that the inventory declares as protected.
+//!
+//! ```text
+//!   the VM is the one vmwright runs on   stop, restart, removal refused: the run would die half-way
+//!   vms_protected: true                  the same: others depend on it (state store, DNS, secrets, git)
+//!   --override-protection NAME           told, and done
+//! ```
+//!
+//! Only the exact name of the VM overrides. A VM that provision itself is making is nobody's dependency yet: its restart
+//! in finalize is refused only if it is us, or if it was adopted as it ran.
+
+use crate::diagnose::{Diagnostic, Exit};
+use crate::engine::event::StageName;
+use crate::engine::failure::Failure;
+use crate::engine::host::HostRun;
+use crate::engine::ourselves::SelfProtection;
+use crate::engine::stage::{Seen, Stage};
+use crate::machine::Machine;
+use crate::proxmox::config::VmConfig;
+use crate::stage::Vm;
+use crate::stage::adopt::is_adopted;
+use crate::stage::remove::standing::Here;
+
+/// What is about to be done to a VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// Stopped and destroyed.
+    Remove,
+    /// Stopped and started again.
+    Restart,
+}
+
+impl Deed {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Remove => "removed",
+            Self::Restart => "restarted",
+        }
+    }
+}
+
+/// The VM may be stopped.
+#[derive(Clone, Debug)]
+pub struct Unprotected {
+    /// The VM, with what is known of it.
+    pub here: Here,
+    detail: String,
+    _made: (),
+}
+
+/// The stage, for a removal.
+pub struct Protection {
+    /// The VM.
+    pub here: Here,
+}
+
+impl Stage for Protection {
+    const NAME: StageName = StageName::Protection;
+    type Evidence = Unprotected;
+
+    async fn observe(&self, run: &HostRun) -> Result<Seen<Unprotected>, Failure> {
+        let protection = &run.shared.protection;
+        match judge(
+            protection,
+            &run.machine,
+            &self.here.config,
+            Deed::Remove,
+            run.machine.protected,
+        ) {
+            Err(diagnostic) => Ok(Seen::Foreign(diagnostic)),
+            Ok(overridden) => {
+                if let Some(warning) = overridden {
+                    run.warn(&warning);
+                }
+                let detail = match protection.ourselves.node(&self.here.cluster) {
+                    Some(node) => format!("not this machine, which is node {node}"),
+                    None => "not this machine, and not declared as protected".to_owned(),
+                };
+                Ok(Seen::Done(Unprotected {
+                    here: self.here.clone(),
+                    detail,
+                    _made: (),
+                }))
+            }
+        }
+    }
+
+    async fn act(&self, _run: &HostRun) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn tell(&self, unprotected: &Unprotected) -> String {
+        unprotected.detail.clone()
+    }
+}
+
+/// Whether provision may restart the VM; an override is told.
+pub fn may_restart(run: &HostRun, vm: &Vm, config: &VmConfig) -> Result<(), Failure> {
+    let declared = run.machine.protected && run.phase().is_some_and(|phase| is_adopted(&phase));
+    match judge(&run.shared.protection, &run.machine, config, Deed::Restart, declared) {
+        Ok(None) => Ok(()),
+        Ok(Some(warning)) => {
+            tracing::warn!(host = %run.machine.host, %vm, "protection is overridden");
+            run.warn(&warning);
+            Ok(())
+        }
+        Err(diagnostic) => Err(Failure::new(*diagnostic)),
+    }
+}
+
+/// The rule. A warning is what an override leaves to be told.
+pub fn judge(
+    protection: &SelfProtection,
+    machine: &Machine,
+    config: &VmConfig,
+    deed: Deed,
+    declared: bool,
+) -> Result<Option<Diagnostic>, Box<Diagnostic>> {
+    let ours = protection.ourselves.matches(machine, config);
+    if ours.is_empty() && !declared {
+        return Ok(None);
+    }
+    let name = &machine.name;
+    if protection.overrides.contains(name) {
+        let mut warning = Diagnostic::warning(
+            "protection/overridden",
+            format!("{name} is protected, and will be {} all the same", deed.words()),
+        )
+        .rule(format!("--override-protection {name} was given"))
+        .help("leave --override-protection out unless this very VM is meant");
+        for note in &ours {
+            warning = warning.note(None, note.clone());
+        }
+        return Ok(Some(warning));
+    }
+    let diagnostic = if ours.is_empty() {
+        Diagnostic::error(
+            "protection/declared",
+            format!("{name} is declared as protected and will not be {}", deed.words()),
+        )
+        .key("vms_protected")
+        .at(machine.origins.place("vms_protected"))
+        .rule("a VM with vms_protected: true is needed by others; nothing was touched")
+    } else {
+        let mut diagnostic = Diagnostic::error(
+            "protection/self",
+            format!("vmwright runs on {name}, which will not be {}", deed.words()),
+        )
+        .rule(
+            "a run that stops its own machine dies half-way, and nobody starts the machine again; nothing was touched",
+        );
+        for note in ours {
+            diagnostic = diagnostic.note(None, note);
+        }
+        diagnostic.help("run the same command from another machine that has this state directory")
+    };
+    Err(Box::new(
+        diagnostic
+            .help(format!("if this very VM is meant: --override-protection {name}"))
+            .exit(Exit::Refused),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::engine::ourselves::Ourselves;
+    use crate::engine::testing::{config, machine};
+
+    fn verdict(ours: bool, declared: bool, overrides: &[&str]) -> Result<Option<&'static str>, &'static str> {
+        let protection = SelfProtection {
+            ourselves: Ourselves {
+                macs: ["BC:24:11:00:00:01".parse().unwrap()].into(),
+                ..Ourselves::default()
+            },
+            overrides: overrides.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let mac = if ours { "BC:24:11:00:00:01" } else { "BC:24:11:00:00:02" };
+        let config = config(json!({"net0": format!("virtio={mac},bridge=vmbr0")}));
+        match judge(&protection, &machine(), &config, Deed::Remove, declared) {
+            Ok(warning) => Ok(warning.map(|warning| warning.code)),
+            Err(diagnostic) => {
+                assert_eq!(diagnostic.exit, Exit::Refused);
+                Err(diagnostic.code)
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_vms_own_name_overrides() {
+        let name = machine().name;
+        assert_eq!(verdict(false, false, &[]), Ok(None));
+        assert_eq!(verdict(true, false, &[]), Err("protection/self"));
+        assert_eq!(verdict(true, true, &[]), Err("protection/self"));
+        assert_eq!(verdict(false, true, &[]), Err("protection/declared"));
+        assert_eq!(verdict(true, true, &["another"]), Err("protection/self"));
+        assert_eq!(
+            verdict(true, false, &["another", &name]),
+            Ok(Some("protection/overridden"))
+        );
+        assert_eq!(verdict(false, true, &[&name]), Ok(Some("protection/overridden")));
+        assert_eq!(verdict(false, false, &[&name]), Ok(None), "nothing to override");
+    }
+}
