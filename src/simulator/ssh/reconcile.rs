@@ -142,13 +142,7 @@ impl Inner {
     }
 
     /// Opens a door; whether that was possible.
-    async fn open_door(
-        self: &Arc<Self>,
-        listeners: &mut Listeners,
-        key: DoorKey,
-        boot: u32,
-        generation: u32,
-    ) -> bool {
+    async fn open_door(self: &Arc<Self>, listeners: &mut Listeners, key: DoorKey, boot: u32, generation: u32) -> bool {
         let (machine, socket) = key.clone();
         match bind(socket).await {
             Ok(listener) => {
