@@ -251,21 +251,17 @@ async fn a_record_that_cannot_be_read_is_no_record_and_no_leave() {
         std::fs::write(&path, &text).unwrap();
         site.sim.handle().clear_requests();
         let run = site.vmwright(&WEB_0).await;
-        if std::env::var_os("SHOW").is_some() {
-            eprintln!("##### {what}\n{}", run.all());
-        } else {
-            assert_told(
-                what,
-                &run,
-                4,
-                &[
-                    code,
-                    "REFUSED at lock",
-                    "cannot trust the record",
-                    &path.file_name().unwrap().to_string_lossy(),
-                ],
-            );
-        }
+        assert_told(
+            what,
+            &run,
+            4,
+            &[
+                code,
+                "REFUSED at lock",
+                "cannot trust the record",
+                &path.file_name().unwrap().to_string_lossy(),
+            ],
+        );
         assert_eq!(calls(&site.changes()), Vec::<String>::new(), "{what}");
         assert_eq!(configs(&site), vms, "{what}");
         assert_eq!(

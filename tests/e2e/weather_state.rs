@@ -130,9 +130,6 @@ async fn a_full_state_directory_stops_the_run_before_what_cannot_be_written_down
             return;
         };
         let run = site.vmwright(&WEB_0).await;
-        if std::env::var_os("SHOW").is_some() {
-            eprintln!("##### {pages} pages\n{}", run.all());
-        }
         let what = format!("{pages} pages");
         assert_calm(&what, &run);
         codes.push(run.code);
