@@ -376,11 +376,10 @@ impl ssh::Machines for Handle {
     }
 
     fn warn(&self, text: String) {
-        tracing::warn!("simulator: {text}");
-        self.0
-            .warnings
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(text);
+        let mut warnings = self.0.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        if !warnings.contains(&text) {
+            tracing::warn!("simulator: {text}");
+            warnings.push(text);
+        }
     }
 }

@@ -139,7 +139,7 @@ impl StateError {
         match &self.kind {
             StateErrorKind::DiskFull => says("state/disk-full")
                 .rule("an intent that cannot be written down is not carried out")
-                .help(format!("make room on the filesystem: df -h {shell}"))
+                .help(format!("make room on the filesystem: df -h {}", shell_quoted(existing(&self.path))))
                 .help("then run the same command again: it goes on from the last record")
                 .exit(Exit::HostFailed),
             StateErrorKind::ReadOnly => says("state/read-only")
@@ -208,6 +208,11 @@ impl From<&StateError> for Diagnostic {
     fn from(error: &StateError) -> Self {
         error.diagnostic()
     }
+}
+
+/// The path itself, or the nearest directory above it that is there: `df` takes no other.
+fn existing(path: &Path) -> &Path {
+    path.ancestors().find(|above| above.exists()).unwrap_or(path)
 }
 
 /// A path as a POSIX shell takes it: bare where that is safe, else in single quotes.

@@ -24,11 +24,7 @@ async fn refused(cases: &[Case<'_>]) {
         let mut all = vec!["provision"];
         all.extend_from_slice(args);
         let run = site.vmwright(&all).await;
-        if std::env::var_os("SHOW").is_some() {
-            eprintln!("##### {what}\n{}", run.all());
-        } else {
-            assert_told(what, &run, 2, words);
-        }
+        assert_told(what, &run, 2, words);
         assert_never_begun(&site, what, &run);
         let _ = std::fs::remove_dir_all(site.path("inventory"));
         for (path, content) in &pristine {
@@ -665,11 +661,7 @@ async fn what_is_only_odd_is_warned_of_and_planned() {
         let mut all = vec!["provision", "--plan"];
         all.extend_from_slice(args);
         let run = site.vmwright(&all).await;
-        if std::env::var_os("SHOW").is_some() {
-            eprintln!("##### {what}\n{}", run.all());
-        } else {
-            assert_told(what, &run, 0, words);
-        }
+        assert_told(what, &run, 0, words);
         assert_eq!(site.changes(), [], "{what}");
         assert_calm(what, &run);
         for (path, content) in &pristine {

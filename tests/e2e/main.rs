@@ -27,5 +27,7 @@ mod verbs;
 mod weather;
 mod weather_doors;
 mod weather_guest;
+mod weather_owner;
 mod weather_ready;
+mod weather_state;
 mod weather_tasks;

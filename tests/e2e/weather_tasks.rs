@@ -100,24 +100,20 @@ async fn a_task_that_fails_stops_its_stage_with_the_end_of_its_log_and_the_next_
         let text = format!("{stage} broke: mirror on fire");
         fault(&site, method, path, Action::FailTask(text.clone()));
         let run = site.vmwright(&WEB_0).await;
-        if std::env::var_os("SHOW").is_some() {
-            eprintln!("##### {method} {path}\n{}", run.all());
-        } else {
-            assert_told(
-                path,
-                &run,
-                1,
-                &[
-                    &format!("FAILED at {stage}"),
-                    "[task/failed]",
-                    &text,
-                    &format!("TASK ERROR: {text}"),
-                    "UPID:pve-",
-                    "go on with: vmwright provision",
-                    "--limit web-0",
-                ],
-            );
-        }
+        assert_told(
+            path,
+            &run,
+            1,
+            &[
+                &format!("FAILED at {stage}"),
+                "[task/failed]",
+                &text,
+                &format!("TASK ERROR: {text}"),
+                "UPID:pve-",
+                "go on with: vmwright provision",
+                "--limit web-0",
+            ],
+        );
         assert_tidy(&site, path, &run);
         assert_eq!(site.sim.faults().hits(), 1, "{path}");
         site.sim.faults().clear();

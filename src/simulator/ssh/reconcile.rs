@@ -13,6 +13,9 @@ use super::super::rootfs;
 use super::super::shell::Machine;
 use super::{Inner, lock, server};
 
+/// How soon a door that could not be opened is tried again.
+const AGAIN_MS: u64 = 50;
+
 pub(super) type DoorKey = (Machine, SocketAddr);
 
 /// An open socket: the boot and key generation it belongs to.
@@ -113,13 +116,20 @@ impl Inner {
         self.publish(listeners);
         self.end_lives(&alive);
         self.remove_roots(&there);
+        let mut all_open = true;
         for (key, (boot, generation)) in wanted {
             if !listeners.contains_key(&key) {
-                self.open_door(listeners, key, boot, generation).await;
+                all_open &= self.open_door(listeners, key, boot, generation).await;
             }
         }
         self.publish(listeners);
-        self.world.next_event()
+        let next = self.world.next_event();
+        if all_open {
+            return next;
+        }
+        // A child process that is being started holds the closed door's socket until it has become another program.
+        let again = self.world.clock().now_ms() + AGAIN_MS;
+        Some(next.map_or(again, |at| at.min(again)))
     }
 
     fn publish(&self, listeners: &Listeners) {
@@ -131,16 +141,19 @@ impl Inner {
         });
     }
 
-    async fn open_door(self: &Arc<Self>, listeners: &mut Listeners, key: DoorKey, boot: u32, generation: u32) {
+    /// Opens a door; whether that was possible.
+    async fn open_door(self: &Arc<Self>, listeners: &mut Listeners, key: DoorKey, boot: u32, generation: u32) -> bool {
         let (machine, socket) = key.clone();
         match bind(socket).await {
             Ok(listener) => {
                 let task = tokio::spawn(server::accept(Arc::clone(self), listener, machine, boot));
                 listeners.insert(key, Listener { boot, generation, task });
+                true
             }
             Err(error) => {
                 self.world
                     .warn(format!("no SSH for {machine:?}: {socket} cannot be bound: {error}"));
+                false
             }
         }
     }

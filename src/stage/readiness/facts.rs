@@ -3,19 +3,20 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use crate::engine::cluster::{Listing, Permissions};
+use crate::engine::cluster::{Listed, Listing, Permissions};
 use crate::engine::failure::Failure;
 use crate::engine::host::HostRun;
 use crate::machine::SshTarget;
 use crate::proxmox::cluster::GuestKind;
 use crate::proxmox::error::{ApiError, Kind};
-use crate::proxmox::ids::NodeName;
+use crate::proxmox::ids::{NodeName, VmId};
 use crate::proxmox::network::Bridge;
 use crate::proxmox::storage::StorageInfo;
 use crate::proxmox::vm::View;
 use crate::stage::node_access;
 use crate::stage::ownership::Owned;
 use crate::stage::readiness::Template;
+use crate::state::record::Phase;
 
 /// How long a stranger at the guest's address is waited for.
 const PROBE: Duration = Duration::from_millis(500);
@@ -51,6 +52,8 @@ pub struct Facts {
     pub snippet_dir: String,
     /// Somebody answers at the guest's address although the VM does not exist.
     pub stranger: Option<IpAddr>,
+    /// The guest that has the number that `vms_vmid` asks for.
+    pub vmid_taken: Option<Listed>,
 }
 
 /// Gathers the facts.
@@ -66,6 +69,10 @@ pub async fn gather(run: &HostRun, owned: Option<&Owned>) -> Result<Facts, Failu
         .as_ref()
         .map(|template| template.node.clone())
         .filter(|node| *node != machine.node);
+    let vmid_taken = machine
+        .vmid
+        .filter(|wanted| owned.is_none() && !intended(run, *wanted))
+        .and_then(|wanted| listing.by_id(wanted).cloned());
     let api = run.api();
     let (version, permissions, storages, source_storages, bridges, snippet_storage, stranger) = tokio::try_join!(
         async { api.version().await },
@@ -117,7 +124,13 @@ pub async fn gather(run: &HostRun, owned: Option<&Owned>) -> Result<Facts, Failu
         storages,
         bridges,
         stranger,
+        vmid_taken,
     })
+}
+
+/// Whether an earlier run wrote down this number for the clone: what has it now is the clone stage's to judge.
+fn intended(run: &HostRun, wanted: VmId) -> bool {
+    matches!(run.phase(), Some(Phase::Cloning { vmid, .. }) if vmid == wanted)
 }
 
 /// What an API that does not know the call, or an identity that may not ask, cannot tell.

@@ -20,6 +20,7 @@ pub fn check(machine: &Machine, facts: &Facts) -> Vec<Diagnostic> {
     bridges(machine, facts, &mut out);
     privileges::privileges(machine, facts, &mut out);
     address(machine, facts, &mut out);
+    number(machine, facts, &mut out);
     out
 }
 
@@ -295,6 +296,22 @@ fn bridges(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
             )
             .rule(format!("bridges that it may use: {known}"))
             .help("on Proxmox VE 8 and later the identity needs SDN.Use on /sdn/zones/localnetwork/BRIDGE"),
+        );
+    }
+}
+
+fn number(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
+    if let Some(other) = &facts.vmid_taken {
+        let name = other.name.as_deref().unwrap_or("without a name");
+        out.push(
+            error(
+                machine,
+                "readiness/vmid-taken",
+                "vms_vmid",
+                format!("VM id {} is taken by {name} on {}", other.vmid, other.node),
+            )
+            .rule("vms_vmid asks for exactly this number")
+            .help("choose another vms_vmid, or leave it out for the next free one"),
         );
     }
 }

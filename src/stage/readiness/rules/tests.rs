@@ -124,6 +124,7 @@ fn good() -> Facts {
         node_ssh: None,
         snippet_dir: "/var/lib/vz/snippets".to_owned(),
         stranger: None,
+        vmid_taken: None,
     }
 }
 
