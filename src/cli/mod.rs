@@ -1,6 +1,6 @@
 //! The command line: one file a verb.
 //!
-//! Every verb gets what it needs from [`prepare`], says what it has to say through [`crate::ui`], and returns the process's
+//! Every verb gets what it needs from `prepare`, says what it has to say through [`crate::ui`], and returns the process's
 //! exit code.
 
 mod adopt;

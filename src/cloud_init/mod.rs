@@ -6,7 +6,7 @@
 //!
 //! * [`emit`] writes every value of a template as YAML that a YAML 1.1 reader, which cloud-init is, reads back as
 //!   exactly that value. A template cannot forget it: it is how `{{ value }}` prints.
-//! * [`render`] has the templates (`templates/*.j2`, in the binary, or a directory of the user's) and what they may use.
+//! * [`mod@render`] has the templates (`templates/*.j2`, in the binary, or a directory of the user's) and what they may use.
 //! * [`user_data`] and [`network_data`] hold cloud-init's rules. cloud-init itself says little: 22.4 reports `done` for a
 //!   user-data that it could not even parse. So a document that breaks a rule never leaves this module.
 //!

@@ -14,6 +14,7 @@ use crate::engine::limits::Limit;
 use crate::engine::pace::Pace;
 use crate::engine::stage::{Seen, Stage, Wait};
 use crate::proxmox::error::Kind;
+use crate::proxmox::ids::{NodeName, VmId};
 use crate::proxmox::task::TaskFilter;
 use crate::stage::clone::Cloned;
 use crate::stage::{Vm, still_named};
@@ -30,10 +31,49 @@ pub struct Placed {
 /// How long a migration that somebody else follows may take: local disks go along.
 const LONGEST: Duration = Duration::from_secs(3600);
 
+/// How long a lock may outlive its task before it counts as left behind: the task may have ended between two looks.
+const LEFT_OVER: Duration = Duration::from_secs(10);
+
 /// The stage.
 pub struct Migrate {
     /// The clone.
     pub cloned: Cloned,
+}
+
+impl Migrate {
+    /// The VM has the lock of a migration: one that runs is waited for; a lock without a task is an operator's matter.
+    async fn locked(&self, run: &HostRun, node: &NodeName) -> Result<Seen<Placed>, Failure> {
+        let vmid = self.cloned.vm.vmid;
+        let runs = !run.api().tasks(node, &running(vmid)).await?.is_empty();
+        let (budget, late) = if runs {
+            let late = Diagnostic::error("migrate/late", format!("VM {vmid} stays locked by a migration"))
+                .help("look at the migration's task in Proxmox, then run the same command again");
+            (run.machine.waits.task_idle.max(LONGEST), late)
+        } else {
+            let message = format!("VM {vmid} is locked (migrate), but no migration runs: a killed one was left behind");
+            let late = Diagnostic::error("migrate/left-over", message)
+                .help(format!(
+                    "look at VM {vmid} and its disks in Proxmox; clear the lock on {node} with `qm unlock {vmid}`, then run the same command again"
+                ));
+            (LEFT_OVER, late)
+        };
+        Ok(Seen::Pending(Wait {
+            what: format!("the migration of VM {vmid}"),
+            pace: Pace::Task,
+            budget,
+            late: Box::new(late),
+        }))
+    }
+}
+
+/// The migrations of a VM that run.
+fn running(vmid: VmId) -> TaskFilter {
+    TaskFilter {
+        vmid: Some(vmid),
+        kind: Some("qmigrate".to_owned()),
+        running_only: true,
+        ..TaskFilter::default()
+    }
 }
 
 impl Stage for Migrate {
@@ -67,14 +107,7 @@ impl Stage for Migrate {
             return Ok(Seen::Done(Placed { vm, _made: () }));
         }
         if status.lock.as_deref() == Some("migrate") {
-            let late = Diagnostic::error("migrate/late", format!("VM {vmid} stays locked by a migration"))
-                .help("look at the migration's task in Proxmox; if none runs, an administrator may clear the lock with `qm unlock`");
-            return Ok(Seen::Pending(Wait {
-                what: format!("the migration of VM {vmid}"),
-                pace: Pace::Task,
-                budget: run.machine.waits.task_idle.max(LONGEST),
-                late: Box::new(late),
-            }));
+            return self.locked(run, &node).await;
         }
         Ok(Seen::Absent(vec![Change::set(
             "node",
@@ -90,13 +123,7 @@ impl Stage for Migrate {
         };
         let what = format!("migration of VM {vmid} from {source} to {}", run.machine.node);
         // One that an earlier request began, whose answer was lost, is followed, not sent again.
-        let filter = TaskFilter {
-            vmid: Some(vmid),
-            kind: Some("qmigrate".to_owned()),
-            running_only: true,
-            ..TaskFilter::default()
-        };
-        if let Some(task) = run.api().tasks(&source, &filter).await?.first() {
+        if let Some(task) = run.api().tasks(&source, &running(vmid)).await?.first() {
             return run.follow(Self::NAME, &task.upid, &what).await;
         }
         let upid = run

@@ -6,7 +6,7 @@ use crate::life::{Workflow, clean, live};
 use crate::points::{Verdict, each, ends_well, runtime};
 use crate::ssh::Far;
 use crate::switch::{Plan, Switch};
-use crate::workflows::ALL;
+use crate::workflows::{ALL, HALF_MADE};
 use crate::world::Site;
 
 /// Deaths one after the other, and the pause after each.
@@ -91,7 +91,17 @@ fn the_model_answers_as_the_shell_does() {
 
 #[test]
 fn a_clean_run_ends_well_after_a_death_at_any_boundary() {
-    for workflow in ALL {
+    one_death(ALL);
+}
+
+#[test]
+#[ignore = "known: 15 of 115 removals of a half-made VM that died once end an hour later with a refusal, not with a clean world"]
+fn the_removal_of_a_half_made_vm_ends_well_after_a_death_at_any_boundary() {
+    one_death(HALF_MADE);
+}
+
+fn one_death(workflows: &[&'static dyn Workflow]) {
+    for workflow in workflows {
         let boundaries = boundaries(*workflow);
         for (when, rest) in [
             ("at once", Duration::ZERO),

@@ -78,7 +78,7 @@ fn administer(site: &Site, end: &End) -> bool {
                 world.volumes.retain(|volume| volume.vmid != vmid);
             }
         }),
-        "migrate/late" | "api/locked" | "task/failed" => site.cluster().with(|world| {
+        "migrate/late" | "migrate/left-over" | "api/locked" | "task/failed" => site.cluster().with(|world| {
             for vm in world.vms.values_mut().filter(|vm| vm.name() == NAME) {
                 vm.config.current.shift_remove("lock");
             }

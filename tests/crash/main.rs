@@ -5,7 +5,6 @@
 //! one `impl` in [`workflows`].
 
 #![expect(
-    clippy::expect_used,
     clippy::print_stdout,
     clippy::type_complexity,
     clippy::unwrap_used,

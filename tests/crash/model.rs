@@ -10,7 +10,9 @@ use vmwright::guest::probes::MARK;
 use vmwright::guest::remote::{Command, Output};
 use vmwright::simulator::Handle;
 use vmwright::simulator::guest::{Guest, keys};
-use vmwright::simulator::shell::Machine;
+use vmwright::simulator::shell::{Machine, map};
+
+use crate::scene::names;
 
 fn said(code: i32, text: &[u8]) -> Output {
     let mut stdout = format!("{MARK}\n").into_bytes();
@@ -136,16 +138,63 @@ fn between<'t>(text: &'t str, start: &str, end: &str) -> Option<&'t str> {
     Some(&rest[..rest.find(end)?])
 }
 
+/// The names after `for n in`, which are single-quoted words.
+fn listed(script: &str) -> Option<Vec<&str>> {
+    let words = between(script, "for n in ", "; do")?;
+    words
+        .split(' ')
+        .map(|word| word.strip_prefix('\'')?.strip_suffix('\''))
+        .collect()
+}
+
 fn on_node(cluster: &Handle, node: &str, script: &str, stdin: &[u8], really: bool) -> Output {
-    let path = between(script, "d='", "'\n").expect("a folder");
+    let known = known_on_node(cluster, node, script, stdin, really);
+    // A script that nobody has taught to the model is run; there is no guest behind a node's files.
+    known.unwrap_or_else(|| really_on_node(cluster, node, script, stdin))
+}
+
+fn known_on_node(cluster: &Handle, node: &str, script: &str, stdin: &[u8], really: bool) -> Option<Output> {
+    let path = between(script, "d='", "'\n")?;
     let folder = PathBuf::from(format!("{}{path}", cluster.node_root(node).display()));
-    let name = between(script, "f=\"$d/\"'", "'").expect("a file");
-    let file = folder.join(name);
-    let there = file.exists();
+    if script.contains("ls -1 \"$d\"") {
+        let mut text = "list\n".to_owned();
+        for name in names(&folder).iter().filter(|name| !name.starts_with('.')) {
+            text += &format!("{name}\n");
+        }
+        return Some(said(0, text.as_bytes()));
+    }
+    if script.contains("echo files\nfor n in ") {
+        let mut text = b"files\n".to_vec();
+        for name in listed(script)? {
+            match fs::read(folder.join(name)) {
+                Ok(content) => {
+                    text.extend_from_slice(format!("{}\n", content.len()).as_bytes());
+                    text.extend(content);
+                }
+                Err(_) => text.extend_from_slice(b"absent\n"),
+            }
+        }
+        return Some(said(0, &text));
+    }
+    if script.contains("w=absent; for n in ") {
+        let mut word = "absent\n";
+        for name in listed(script)? {
+            let file = folder.join(name);
+            if file.exists() {
+                word = "removed\n";
+                if really {
+                    fs::remove_file(&file).unwrap();
+                }
+            }
+        }
+        return Some(said(0, word.as_bytes()));
+    }
     if script.contains("cat > \"$t\"") {
+        let name = between(script, "f=\"$d/\"'", "'")?;
+        let file = folder.join(name);
         if !folder.exists() {
             if !folder.parent().is_some_and(|parent| parent.is_dir()) {
-                return failed(71);
+                return Some(failed(71));
             }
             if really {
                 fs::create_dir(&folder).unwrap();
@@ -163,19 +212,27 @@ fn on_node(cluster: &Handle, node: &str, script: &str, stdin: &[u8], really: boo
         }
         let mut text = format!("{word}\n").into_bytes();
         text.extend_from_slice(stdin);
-        return said(0, &text);
+        return Some(said(0, &text));
     }
-    if script.contains("rm -f \"$f\"") {
-        if really && there {
-            fs::remove_file(&file).unwrap();
-        }
-        return said(0, if there { b"removed\n" } else { b"absent\n" });
+    None
+}
+
+fn really_on_node(cluster: &Handle, node: &str, script: &str, stdin: &[u8]) -> Output {
+    use std::io::Write as _;
+    let root = cluster.node_root(node).display().to_string();
+    let mut child = std::process::Command::new("/bin/sh")
+        .args(["-c", &map(script, &root, "/nowhere")])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The script need not read it.
+    let _ = child.stdin.take().unwrap().write_all(stdin);
+    let output = child.wait_with_output().unwrap();
+    Output {
+        code: output.status.code(),
+        stdout: output.stdout,
+        stderr: output.stderr,
     }
-    if script.contains("echo there; cat") {
-        return match fs::read(&file) {
-            Ok(content) => said(0, &[b"there\n", content.as_slice()].concat()),
-            Err(_) => said(0, b"absent\n"),
-        };
-    }
-    panic!("the model does not know this script for nodes:\n{script}");
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Mutex;
 use std::time::Instant;
@@ -43,7 +44,6 @@ pub fn each<P: Send + std::fmt::Debug>(
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                let runtime = runtime();
                 loop {
                     let point = {
                         let mut queue = queue.lock().unwrap();
@@ -62,7 +62,11 @@ pub fn each<P: Send + std::fmt::Debug>(
                             None => break,
                         }
                     };
-                    let verdict = runtime.block_on(examine(&point));
+                    let verdict = catch_unwind(AssertUnwindSafe(|| runtime().block_on(examine(&point))));
+                    let verdict = verdict.unwrap_or_else(|_| Verdict {
+                        wrong: vec!["it panicked, see above".to_owned()],
+                        further: Vec::new(),
+                    });
                     *done.lock().unwrap() += 1;
                     if !verdict.wrong.is_empty() {
                         bad.lock()

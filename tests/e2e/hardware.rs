@@ -21,7 +21,8 @@ const CONFIG: &str = "  agent: '1'\n  cores: '4'\n  sockets: 1\n  cpu: host\n  m
                       cloudinit_storage: local\n  \
                       disk_os: {disk: scsi0, size: 21, backup: true, discard: true, iothread: true}\n  \
                       disk2: {disk: scsi1, size: 5, storage: local-lvm, backup: false}\n  \
-                      network: {nic0: {model: virtio, bridge: vmbr0, tag: 20, firewall: true}}\n";
+                      network: {nic0: {model: virtio, bridge: vmbr0, tag: 20, firewall: true}}\n  \
+                      nic0: {model: virtio, bridge: vmbr1, tag: 5}\n";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_declared_hardware_stands_and_the_templates_own_stays() {
@@ -101,6 +102,8 @@ async fn the_declared_hardware_stands_and_the_templates_own_stays() {
         card.contains("bridge=vmbr0") && card.contains("tag=20") && card.contains("firewall=1"),
         "{card}"
     );
+    // The nested form wins over the flat one, whole.
+    assert!(!card.contains("vmbr1") && !card.contains("tag=5"), "{card}");
     assert_eq!(mac(&site), cloned_mac, "the MAC is kept");
     assert_eq!(key("net3"), cloned_net3, "an undeclared card is kept");
     assert_eq!(site.vms().len(), 1);

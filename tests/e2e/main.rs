@@ -28,3 +28,4 @@ mod weather;
 mod weather_doors;
 mod weather_guest;
 mod weather_ready;
+mod weather_tasks;

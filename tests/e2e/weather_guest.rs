@@ -99,45 +99,43 @@ async fn a_guest_that_never_boots_or_never_lets_anybody_in() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cloud_init_that_does_not_end_well() {
+    const TABLE: [(&str, CloudInitEnd, &[&str]); 3] = [
+        (
+            "error",
+            CloudInitEnd::Error,
+            &[
+                "[cloud-init/error]",
+                "cloud-init status --long",
+                "/var/log/cloud-init-output.log",
+            ],
+        ),
+        (
+            "disabled",
+            CloudInitEnd::Disabled,
+            &["[cloud-init/disabled]", "no data source", "cloud-init status --long"],
+        ),
+        (
+            "never ends",
+            CloudInitEnd::NeverEnds,
+            &[
+                "[cloud-init/timeout]",
+                "within 1 s",
+                "last seen:",
+                "vms_cloud_init_poll_retries",
+                "go on waiting",
+            ],
+        ),
+    ];
+    let mut cases = Vec::new();
     for version in [CloudInitVersion::V22, CloudInitVersion::V25] {
-        let end = |cloud_init: CloudInitEnd| GuestBehaviour {
-            cloud_init,
-            cloud_init_version: version,
-            ..GuestBehaviour::default()
-        };
-        tokio::join!(
-            ends_badly(
-                "error",
-                end(CloudInitEnd::Error),
-                "cloud-init",
-                "created",
-                &[
-                    "[cloud-init/error]",
-                    "cloud-init status --long",
-                    "/var/log/cloud-init-output.log"
-                ],
-            ),
-            ends_badly(
-                "disabled",
-                end(CloudInitEnd::Disabled),
-                "cloud-init",
-                "created",
-                &["[cloud-init/disabled]", "no data source", "cloud-init status --long"],
-            ),
-            ends_badly(
-                "never ends",
-                end(CloudInitEnd::NeverEnds),
-                "cloud-init",
-                "created",
-                &[
-                    "[cloud-init/timeout]",
-                    "within 1 s",
-                    "last seen:",
-                    "vms_cloud_init_poll_retries",
-                    "go on waiting"
-                ],
-            ),
-        );
+        for (what, cloud_init, words) in TABLE {
+            let behaviour = GuestBehaviour {
+                cloud_init,
+                cloud_init_version: version,
+                ..GuestBehaviour::default()
+            };
+            cases.push((what, behaviour, words));
+        }
     }
     // 22.4 does not know recoverable errors.
     let degraded = GuestBehaviour {
@@ -148,22 +146,16 @@ async fn cloud_init_that_does_not_end_well() {
         no_cloud_init_command: true,
         ..GuestBehaviour::default()
     };
-    tokio::join!(
-        ends_badly(
-            "degraded",
-            degraded,
-            "cloud-init",
-            "created",
-            &["[cloud-init/degraded]", "seen:", "cloud-init status --long"],
-        ),
-        ends_badly(
-            "not installed",
-            none,
-            "cloud-init",
-            "created",
-            &["[cloud-init/not-installed]"]
-        ),
-    );
+    cases.push((
+        "degraded",
+        degraded,
+        &["[cloud-init/degraded]", "seen:", "cloud-init status --long"],
+    ));
+    cases.push(("not installed", none, &["[cloud-init/not-installed]"]));
+    let all = cases
+        .into_iter()
+        .map(|(what, behaviour, words)| ends_badly(what, behaviour, "cloud-init", "created", words));
+    futures_util::future::join_all(all).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

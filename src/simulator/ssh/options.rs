@@ -60,7 +60,7 @@ pub struct Options {
     pub guest_roots: PathBuf,
     /// The port of every guest's sshd.
     pub guest_port: u16,
-    /// Whether sockets are opened; without, only [`Doors::exec`] reaches machines.
+    /// Whether sockets are opened; without, only `Doors::exec` reaches machines.
     pub tcp: bool,
     /// The nodes.
     pub nodes: Vec<NodeDoor>,

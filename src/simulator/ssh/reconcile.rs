@@ -133,7 +133,7 @@ impl Inner {
 
     async fn open_door(self: &Arc<Self>, listeners: &mut Listeners, key: DoorKey, boot: u32, generation: u32) {
         let (machine, socket) = key.clone();
-        match TcpListener::bind(socket).await {
+        match bind(socket).await {
             Ok(listener) => {
                 let task = tokio::spawn(server::accept(Arc::clone(self), listener, machine, boot));
                 listeners.insert(key, Listener { boot, generation, task });
@@ -169,6 +169,21 @@ impl Inner {
                 self.world
                     .warn(format!("the files of VM {vmid} cannot be removed: {error}"));
             }
+        }
+    }
+}
+
+/// Listens at an address. The door of the boot before may still be closing, so an address in use is tried again for a
+/// fifth of a second.
+async fn bind(socket: SocketAddr) -> std::io::Result<TcpListener> {
+    let mut tries = 0;
+    loop {
+        match TcpListener::bind(socket).await {
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && tries < 40 => {
+                tries += 1;
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+            bound => return bound,
         }
     }
 }

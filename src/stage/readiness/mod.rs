@@ -8,7 +8,7 @@
 //!   the guest's address ----> nobody answers there yet
 //! ```
 //!
-//! The facts are gathered here; the rules are pure functions in [`rules`].
+//! The facts are gathered here; the rules are pure functions in `rules`.
 
 mod facts;
 mod grant;

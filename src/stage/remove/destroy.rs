@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   our destroying task runs --> its end is waited for
-//!   the VM is there          --> DELETE with purge, the UPID recorded, followed to its end
+//!   the VM is there          --> DELETE with purge, the UPID recorded, followed to its end; one that was started in the
+//!                                meantime is stopped first
 //!   not on its node, not in a complete listing, or our task ended well ---> Gone
 //!   the number is another VM's now ------------------------------------------> Gone, and that one is left alone
 //!   not on its node, and the listing is incomplete --------------------------> refuse: not seen is not gone
@@ -99,6 +100,12 @@ impl Stage for Destroy {
                     Err(error) => return Err(error.into()),
                 };
                 still_ours(vm, &run.machine.name, &config)?;
+                // A start that was on its way when it was seen stopped: it is to be destroyed anyhow.
+                if run.api().vm_status(&vm.node, vm.vmid).await?.running {
+                    let upid = run.api().stop(&vm.node, vm.vmid).await?;
+                    run.follow(Self::NAME, &upid, &format!("stop of VM {}", vm.vmid))
+                        .await?;
+                }
                 match run.api().delete_vm(&vm.node, vm.vmid, true).await {
                     Ok(upid) => upid,
                     Err(error) if error.kind() == Kind::Missing => return Ok(()),
@@ -113,6 +120,10 @@ impl Stage for Destroy {
         {
             // Another task was faster: look.
             Err(failure) if failure.kind == Some(Kind::Missing) => Err(failure.retry(Retry::Doubt)),
+            // It was started in the meantime (qemu-server: "VM N is running - destroy failed"): nothing was destroyed.
+            Err(failure) if failure.diagnostic.message.contains("is running - destroy failed") => {
+                Err(failure.retry(Retry::NotExecuted))
+            }
             other => other,
         }
     }

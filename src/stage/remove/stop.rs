@@ -1,7 +1,7 @@
 //! Stop: the VM is stopped. An orderly shutdown first, bounded by `vms_shutdown_timeout`, then the plug.
 //!
 //! ```text
-//!   a power task of an earlier run --> its end is waited for
+//!   a power task of an earlier run, a start too --> its end is waited for
 //!   running --shutdown (agent, else ACPI)--> stopped
 //!                 | the guest does not follow in time, or is paused
 //!                 v
@@ -17,8 +17,9 @@ use crate::diagnose::Diagnostic;
 use crate::engine::event::{Change, StageName};
 use crate::engine::failure::{Failure, Retry};
 use crate::engine::host::HostRun;
-use crate::engine::stage::{Seen, Stage};
-use crate::proxmox::task::TaskFilter;
+use crate::engine::pace::Pace;
+use crate::engine::stage::{Seen, Stage, Wait};
+use crate::proxmox::task::{TaskFilter, TaskInfo};
 use crate::proxmox::vm::View;
 use crate::stage::remove::obstacles::Clear;
 use crate::stage::remove::removing;
@@ -58,6 +59,11 @@ impl Stage for Stop {
         let vm = &self.clear.vm;
         let status = run.api().vm_status(&vm.node, vm.vmid).await?;
         still_named(vm, &run.machine.name, &status.name)?;
+        // What a run that died has begun may still start the VM, or stop it.
+        let under_way = power_tasks(run, vm).await?;
+        if let Some(task) = under_way.iter().find(|task| !ends_power(task)) {
+            return Ok(Seen::Pending(wait(run, vm, task.upid.kind())));
+        }
         if status.running {
             let running = Some("running".to_owned());
             return Ok(Seen::Absent(vec![Change::set(
@@ -75,16 +81,7 @@ impl Stage for Stop {
 
     async fn act(&self, run: &HostRun) -> Result<(), Failure> {
         let vm = &self.clear.vm;
-        let filter = TaskFilter {
-            vmid: Some(vm.vmid),
-            running_only: true,
-            ..TaskFilter::default()
-        };
-        let tasks = run.api().tasks(&vm.node, &filter).await?;
-        if let Some(task) = tasks
-            .iter()
-            .find(|task| matches!(task.upid.kind(), "qmshutdown" | "qmstop"))
-        {
+        if let Some(task) = power_tasks(run, vm).await?.iter().find(|task| ends_power(task)) {
             let what = format!("an earlier {} of VM {}", task.upid.kind(), vm.vmid);
             return match run.follow(Self::NAME, &task.upid, &what).await {
                 // How it ended is told by the VM's power.
@@ -131,6 +128,36 @@ impl Stage for Stop {
 
     fn tell(&self, stopped: &Stopped) -> String {
         format!("{} is stopped", stopped.vm)
+    }
+}
+
+/// The tasks under way that change the VM's power.
+async fn power_tasks(run: &HostRun, vm: &Vm) -> Result<Vec<TaskInfo>, Failure> {
+    let filter = TaskFilter {
+        vmid: Some(vm.vmid),
+        running_only: true,
+        ..TaskFilter::default()
+    };
+    let mut tasks = run.api().tasks(&vm.node, &filter).await?;
+    tasks.retain(|task| ends_power(task) || matches!(task.upid.kind(), "qmstart" | "qmreboot" | "qmresume"));
+    // An API that does not know the filter tells of all guests' tasks, those that ended too.
+    tasks.retain(|task| task.endtime.is_none() && task.upid.id() == vm.vmid.to_string());
+    Ok(tasks)
+}
+
+fn ends_power(task: &TaskInfo) -> bool {
+    matches!(task.upid.kind(), "qmshutdown" | "qmstop")
+}
+
+fn wait(run: &HostRun, vm: &Vm, kind: &str) -> Wait {
+    Wait {
+        what: format!("an earlier {kind} of VM {}", vm.vmid),
+        pace: Pace::Task,
+        budget: run.machine.waits.task_idle.max(Duration::from_secs(16)),
+        late: Box::new(
+            Diagnostic::error("remove/late", format!("the task {kind} of VM {} does not end", vm.vmid))
+                .help("look at the task in Proxmox; when it has ended, run the same command again"),
+        ),
     }
 }
 
