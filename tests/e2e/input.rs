@@ -139,7 +139,7 @@ async fn a_file_that_cannot_be_read_is_named() {
         // Root reads everything: a directory in the file's place cannot be read as one by anybody.
         std::fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink(site.path("nowhere"), &path).unwrap();
-        eprintln!("SKIPPED: mode 000 (running as root): a dangling link instead");
+        eprintln!("as root a file of mode 000 can be read: a dangling link instead");
         "inventory/unreadable"
     } else {
         "inventory/unreadable"
@@ -442,7 +442,7 @@ async fn variables_that_break_a_rule_are_told_with_place_key_and_rule() {
             "a fingerprint that is none",
             &[Append(ALL, "global_proxmox_api_fingerprint: 'AB:CD'\n")],
             &[],
-            &["error[machine/fingerprint]", "AB:CD", "group_vars/all.yml:25:33"],
+            &["error[machine/fingerprint]", "AB:CD", "group_vars/all.yml:27:33"],
         ),
         (
             "every problem of every host at once",
