@@ -52,6 +52,23 @@ mod tests {
     }
 
     #[test]
+    fn no_second_after_the_first_has_more_than_three_looks_at_a_task() {
+        let mut at = Duration::ZERO;
+        let mut times = Vec::new();
+        while at < Duration::from_secs(60) {
+            at += Pace::Task.pause(at);
+            times.push(at);
+        }
+        for from in times.iter().filter(|at| **at >= Duration::from_millis(350)) {
+            let looks = times
+                .iter()
+                .filter(|at| *at >= from && **at < *from + Duration::from_secs(1));
+            assert!(looks.count() <= 3, "from {from:?}");
+        }
+        assert_eq!(times[..3], [50, 150, 350].map(Duration::from_millis));
+    }
+
+    #[test]
     fn a_wait_starts_fast_and_ends_slow() {
         assert_eq!(Pace::Task.pause(Duration::ZERO), Duration::from_millis(50));
         assert_eq!(Pace::Task.pause(Duration::from_secs(3600)), Duration::from_secs(2));

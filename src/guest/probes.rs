@@ -372,6 +372,39 @@ mod tests {
         assert_eq!(sample.boot_id, seen.boot_id);
     }
 
+    #[test]
+    fn without_a_run_directory_of_cloud_init_nobody_waits_for_its_result() {
+        if std::path::Path::new("/run/cloud-init").exists() {
+            eprintln!("SKIPPED: this machine has /run/cloud-init");
+            return;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = format!(
+            "printf '#!/bin/sh\\nexit 0\\n' > '{0}/cloud-init' && chmod 755 '{0}/cloud-init'",
+            folder.path().display()
+        );
+        assert!(
+            std::process::Command::new("sh")
+                .args(["-c", &write])
+                .status()
+                .expect("sh")
+                .success()
+        );
+        let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").expect("a path"));
+        let begun = std::time::Instant::now();
+        let probe = cloud_init_status(Duration::from_secs(60), Duration::from_secs(5));
+        let ended = std::process::Command::new("sh")
+            .args(["-c", &probe.script])
+            .env("PATH", path)
+            .output()
+            .expect("sh");
+        assert!(
+            ended.status.success() && begun.elapsed() < Duration::from_secs(30),
+            "{:?}",
+            begun.elapsed()
+        );
+    }
+
     /// A release before 22.3 does not know `--format`; a later one answers at once.
     #[test]
     fn an_old_release_is_asked_for_plain_text() {

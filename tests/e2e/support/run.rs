@@ -89,7 +89,8 @@ pub struct Started(pub(super) Child);
 impl Started {
     /// Its process.
     pub fn pid(&self) -> u32 {
-        self.0.id().unwrap_or_default()
+        // Never 0: a signal to that goes to the tests' own process group.
+        self.0.id().expect("it was not waited for yet")
     }
 
     /// Sends a signal: `INT`, `KILL`.
