@@ -96,7 +96,8 @@ pub(crate) const TPM: &[Sub] = &[
     sub("version", Kind::Enum(&["v1.2", "v2.0"])),
 ];
 
-pub(crate) const SCSI: &[Sub] = &[
+/// The options of a drive on every bus.
+const DRIVE: [Sub; 37] = [
     sub("aio", Kind::Enum(&["native", "threads", "io_uring"])),
     sub("backup", Kind::Bool),
     sub("bps", Kind::Int(LOW, HIGH)),
@@ -125,7 +126,6 @@ pub(crate) const SCSI: &[Sub] = &[
     sub("iops_wr", Kind::Int(LOW, HIGH)),
     sub("iops_wr_max", Kind::Int(LOW, HIGH)),
     sub("iops_wr_max_length", Kind::Int(1, HIGH)),
-    sub("iothread", Kind::Bool),
     sub("mbps", Kind::Number(f64::MIN, f64::MAX)),
     sub("mbps_max", Kind::Number(f64::MIN, f64::MAX)),
     sub("mbps_rd", Kind::Number(f64::MIN, f64::MAX)),
@@ -133,163 +133,51 @@ pub(crate) const SCSI: &[Sub] = &[
     sub("mbps_wr", Kind::Number(f64::MIN, f64::MAX)),
     sub("mbps_wr_max", Kind::Number(f64::MIN, f64::MAX)),
     sub("media", Kind::Enum(&["cdrom", "disk"])),
+    sub("replicate", Kind::Bool),
+    sub("rerror", Kind::Enum(&["ignore", "report", "stop"])),
+    sub("serial", Kind::Format("urlencoded", 60)),
+    sub("shared", Kind::Bool),
+    sub("size", Kind::Format("disk-size", 0)),
+    sub("snapshot", Kind::Bool),
+    sub("werror", Kind::Enum(&["enospc", "ignore", "report", "stop"])),
+];
+
+/// The options of a drive on one bus: those of every bus and these.
+const fn drive<const N: usize>(own: &[Sub]) -> [Sub; N] {
+    assert!(N == DRIVE.len() + own.len());
+    let mut all = [DRIVE[0]; N];
+    let mut index = 0;
+    while index < N {
+        all[index] = if index < DRIVE.len() {
+            DRIVE[index]
+        } else {
+            own[index - DRIVE.len()]
+        };
+        index += 1;
+    }
+    all
+}
+
+pub(crate) const SCSI: &[Sub] = &drive::<45>(&[
+    sub("iothread", Kind::Bool),
     sub("product", Kind::Pattern(r"[A-Za-z0-9\-_\s]{,16}")),
     sub("queues", Kind::Int(2, HIGH)),
-    sub("replicate", Kind::Bool),
-    sub("rerror", Kind::Enum(&["ignore", "report", "stop"])),
     sub("ro", Kind::Bool),
     sub("scsiblock", Kind::Bool),
-    sub("serial", Kind::Format("urlencoded", 60)),
-    sub("shared", Kind::Bool),
-    sub("size", Kind::Format("disk-size", 0)),
-    sub("snapshot", Kind::Bool),
     sub("ssd", Kind::Bool),
     sub("vendor", Kind::Pattern(r"[A-Za-z0-9\-_\s]{,8}")),
-    sub("werror", Kind::Enum(&["enospc", "ignore", "report", "stop"])),
     sub("wwn", Kind::Text(0)),
-];
+]);
 
-pub(crate) const IDE: &[Sub] = &[
-    sub("aio", Kind::Enum(&["native", "threads", "io_uring"])),
-    sub("backup", Kind::Bool),
-    sub("bps", Kind::Int(LOW, HIGH)),
-    sub("bps_max_length", Kind::Int(1, HIGH)),
-    sub("bps_rd", Kind::Int(LOW, HIGH)),
-    sub("bps_rd_max_length", Kind::Int(1, HIGH)),
-    sub("bps_wr", Kind::Int(LOW, HIGH)),
-    sub("bps_wr_max_length", Kind::Int(1, HIGH)),
-    sub(
-        "cache",
-        Kind::Enum(&["none", "writethrough", "writeback", "unsafe", "directsync"]),
-    ),
-    sub("detect_zeroes", Kind::Bool),
-    sub("discard", Kind::Enum(&["ignore", "on"])),
-    sub("file", Kind::Format("pve-volume-id-or-qm-path", 0))
-        .required()
-        .default(),
-    sub("format", Kind::Enum(&["raw", "qcow", "qed", "qcow2", "vmdk", "cloop"])),
-    sub("import-from", Kind::Format("pve-volume-id-or-absolute-path", 0)),
-    sub("iops", Kind::Int(LOW, HIGH)),
-    sub("iops_max", Kind::Int(LOW, HIGH)),
-    sub("iops_max_length", Kind::Int(1, HIGH)),
-    sub("iops_rd", Kind::Int(LOW, HIGH)),
-    sub("iops_rd_max", Kind::Int(LOW, HIGH)),
-    sub("iops_rd_max_length", Kind::Int(1, HIGH)),
-    sub("iops_wr", Kind::Int(LOW, HIGH)),
-    sub("iops_wr_max", Kind::Int(LOW, HIGH)),
-    sub("iops_wr_max_length", Kind::Int(1, HIGH)),
-    sub("mbps", Kind::Number(f64::MIN, f64::MAX)),
-    sub("mbps_max", Kind::Number(f64::MIN, f64::MAX)),
-    sub("mbps_rd", Kind::Number(f64::MIN, f64::MAX)),
-    sub("mbps_rd_max", Kind::Number(f64::MIN, f64::MAX)),
-    sub("mbps_wr", Kind::Number(f64::MIN, f64::MAX)),
-    sub("mbps_wr_max", Kind::Number(f64::MIN, f64::MAX)),
-    sub("media", Kind::Enum(&["cdrom", "disk"])),
+pub(crate) const IDE: &[Sub] = &drive::<40>(&[
     sub("model", Kind::Format("urlencoded", 120)),
-    sub("replicate", Kind::Bool),
-    sub("rerror", Kind::Enum(&["ignore", "report", "stop"])),
-    sub("serial", Kind::Format("urlencoded", 60)),
-    sub("shared", Kind::Bool),
-    sub("size", Kind::Format("disk-size", 0)),
-    sub("snapshot", Kind::Bool),
     sub("ssd", Kind::Bool),
-    sub("werror", Kind::Enum(&["enospc", "ignore", "report", "stop"])),
     sub("wwn", Kind::Text(0)),
-];
+]);
 
-pub(crate) const SATA: &[Sub] = &[
-    sub("aio", Kind::Enum(&["native", "threads", "io_uring"])),
-    sub("backup", Kind::Bool),
-    sub("bps", Kind::Int(LOW, HIGH)),
-    sub("bps_max_length", Kind::Int(1, HIGH)),
-    sub("bps_rd", Kind::Int(LOW, HIGH)),
-    sub("bps_rd_max_length", Kind::Int(1, HIGH)),
-    sub("bps_wr", Kind::Int(LOW, HIGH)),
-    sub("bps_wr_max_length", Kind::Int(1, HIGH)),
-    sub(
-        "cache",
-        Kind::Enum(&["none", "writethrough", "writeback", "unsafe", "directsync"]),
-    ),
-    sub("detect_zeroes", Kind::Bool),
-    sub("discard", Kind::Enum(&["ignore", "on"])),
-    sub("file", Kind::Format("pve-volume-id-or-qm-path", 0))
-        .required()
-        .default(),
-    sub("format", Kind::Enum(&["raw", "qcow", "qed", "qcow2", "vmdk", "cloop"])),
-    sub("import-from", Kind::Format("pve-volume-id-or-absolute-path", 0)),
-    sub("iops", Kind::Int(LOW, HIGH)),
-    sub("iops_max", Kind::Int(LOW, HIGH)),
-    sub("iops_max_length", Kind::Int(1, HIGH)),
-    sub("iops_rd", Kind::Int(LOW, HIGH)),
-    sub("iops_rd_max", Kind::Int(LOW, HIGH)),
-    sub("iops_rd_max_length", Kind::Int(1, HIGH)),
-    sub("iops_wr", Kind::Int(LOW, HIGH)),
-    sub("iops_wr_max", Kind::Int(LOW, HIGH)),
-    sub("iops_wr_max_length", Kind::Int(1, HIGH)),
-    sub("mbps", Kind::Number(f64::MIN, f64::MAX)),
-    sub("mbps_max", Kind::Number(f64::MIN, f64::MAX)),
-    sub("mbps_rd", Kind::Number(f64::MIN, f64::MAX)),
-    sub("mbps_rd_max", Kind::Number(f64::MIN, f64::MAX)),
-    sub("mbps_wr", Kind::Number(f64::MIN, f64::MAX)),
-    sub("mbps_wr_max", Kind::Number(f64::MIN, f64::MAX)),
-    sub("media", Kind::Enum(&["cdrom", "disk"])),
-    sub("replicate", Kind::Bool),
-    sub("rerror", Kind::Enum(&["ignore", "report", "stop"])),
-    sub("serial", Kind::Format("urlencoded", 60)),
-    sub("shared", Kind::Bool),
-    sub("size", Kind::Format("disk-size", 0)),
-    sub("snapshot", Kind::Bool),
-    sub("ssd", Kind::Bool),
-    sub("werror", Kind::Enum(&["enospc", "ignore", "report", "stop"])),
-    sub("wwn", Kind::Text(0)),
-];
+pub(crate) const SATA: &[Sub] = &drive::<39>(&[sub("ssd", Kind::Bool), sub("wwn", Kind::Text(0))]);
 
-pub(crate) const VIRTIO: &[Sub] = &[
-    sub("aio", Kind::Enum(&["native", "threads", "io_uring"])),
-    sub("backup", Kind::Bool),
-    sub("bps", Kind::Int(LOW, HIGH)),
-    sub("bps_max_length", Kind::Int(1, HIGH)),
-    sub("bps_rd", Kind::Int(LOW, HIGH)),
-    sub("bps_rd_max_length", Kind::Int(1, HIGH)),
-    sub("bps_wr", Kind::Int(LOW, HIGH)),
-    sub("bps_wr_max_length", Kind::Int(1, HIGH)),
-    sub(
-        "cache",
-        Kind::Enum(&["none", "writethrough", "writeback", "unsafe", "directsync"]),
-    ),
-    sub("detect_zeroes", Kind::Bool),
-    sub("discard", Kind::Enum(&["ignore", "on"])),
-    sub("file", Kind::Format("pve-volume-id-or-qm-path", 0))
-        .required()
-        .default(),
-    sub("format", Kind::Enum(&["raw", "qcow", "qed", "qcow2", "vmdk", "cloop"])),
-    sub("import-from", Kind::Format("pve-volume-id-or-absolute-path", 0)),
-    sub("iops", Kind::Int(LOW, HIGH)),
-    sub("iops_max", Kind::Int(LOW, HIGH)),
-    sub("iops_max_length", Kind::Int(1, HIGH)),
-    sub("iops_rd", Kind::Int(LOW, HIGH)),
-    sub("iops_rd_max", Kind::Int(LOW, HIGH)),
-    sub("iops_rd_max_length", Kind::Int(1, HIGH)),
-    sub("iops_wr", Kind::Int(LOW, HIGH)),
-    sub("iops_wr_max", Kind::Int(LOW, HIGH)),
-    sub("iops_wr_max_length", Kind::Int(1, HIGH)),
-    sub("iothread", Kind::Bool),
-    sub("mbps", Kind::Number(f64::MIN, f64::MAX)),
-    sub("mbps_max", Kind::Number(f64::MIN, f64::MAX)),
-    sub("mbps_rd", Kind::Number(f64::MIN, f64::MAX)),
-    sub("mbps_rd_max", Kind::Number(f64::MIN, f64::MAX)),
-    sub("mbps_wr", Kind::Number(f64::MIN, f64::MAX)),
-    sub("mbps_wr_max", Kind::Number(f64::MIN, f64::MAX)),
-    sub("media", Kind::Enum(&["cdrom", "disk"])),
-    sub("replicate", Kind::Bool),
-    sub("rerror", Kind::Enum(&["ignore", "report", "stop"])),
-    sub("ro", Kind::Bool),
-    sub("serial", Kind::Format("urlencoded", 60)),
-    sub("shared", Kind::Bool),
-    sub("size", Kind::Format("disk-size", 0)),
-    sub("snapshot", Kind::Bool),
-    sub("werror", Kind::Enum(&["enospc", "ignore", "report", "stop"])),
-];
+pub(crate) const VIRTIO: &[Sub] = &drive::<39>(&[sub("iothread", Kind::Bool), sub("ro", Kind::Bool)]);
 
 pub(crate) const BOOT: &[Sub] = &[
     sub("legacy", Kind::Pattern("[acdn]{1,4}")).default(),
