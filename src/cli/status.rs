@@ -1,17 +1,18 @@
 //! `status`: how far each host has come, who holds its lock, and what is unfinished. It only reads.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::args::{Global, Status};
+use super::doors::Doors;
 use super::{Problems, prepare, say};
-use crate::diagnose::{Diagnostic, Exit};
+use crate::diagnose::Exit;
+use crate::engine::cluster::Cluster;
 use crate::engine::failure::Failure;
 use crate::machine::Machine;
-use crate::proxmox::client::Client;
+use crate::proxmox::cluster::VmResource;
 use crate::proxmox::error::Kind;
-use crate::proxmox::https::HttpsTransport;
 use crate::settings::{OutputFormat, Overrides, duration};
 use crate::state::{Phase, StateDir, VmKey};
 use crate::ui::table::table;
@@ -49,14 +50,14 @@ pub async fn run(global: &Global, args: &Status) -> Result<Exit, Problems> {
     }
     loaded.tell_warnings(&redactor);
     let state = StateDir::peek(&loaded.settings.state_dir.value).map_err(|error| vec![error.diagnostic()])?;
-    let mut clients: BTreeMap<String, Client> = BTreeMap::new();
+    let mut clusters = Clusters::default();
     let (mut rows, mut problems) = (Vec::new(), Vec::new());
     for machine in &machines {
         let (mut row, phase) = recorded(&state, machine)?;
         if !args.offline
             && let Some(phase) = phase
         {
-            match power(&mut clients, machine, &phase).await {
+            match clusters.power(machine, &phase).await {
                 Ok(Some((node, power))) => {
                     row.node = Some(node);
                     row.power = power;
@@ -65,10 +66,12 @@ pub async fn run(global: &Global, args: &Status) -> Result<Exit, Problems> {
                     "gone".clone_into(&mut row.power);
                     "the VM on record is not in the cluster".clone_into(&mut row.unfinished);
                 }
-                Err(problem) => {
+                Err(found) => {
                     "unknown".clone_into(&mut row.power);
-                    if !problems.contains(&problem) {
-                        problems.push(problem);
+                    for problem in found {
+                        if !problems.contains(&problem) {
+                            problems.push(problem);
+                        }
                     }
                 }
             }
@@ -141,34 +144,39 @@ fn unfinished(phase: Option<&Phase>) -> &'static str {
     }
 }
 
-/// The VM's node and power; `None` if it is not there.
-async fn power(
-    clients: &mut BTreeMap<String, Client>,
-    machine: &Machine,
-    phase: &Phase,
-) -> Result<Option<(String, String)>, Diagnostic> {
-    let explain = |error| *Failure::from(error).diagnostic;
-    let key = format!("{}:{}", machine.cluster.host, machine.cluster.port);
-    let client = match clients.get(&key) {
-        Some(client) => client.clone(),
-        None => {
-            let transport = HttpsTransport::new(&machine.cluster).map_err(explain)?;
-            let client = Client::new(std::sync::Arc::new(transport));
-            clients.insert(key, client.clone());
-            client
+/// The clusters of the hosts, each listed once.
+#[derive(Default)]
+struct Clusters {
+    doors: Doors,
+    listed: Vec<(Arc<Cluster>, Vec<VmResource>)>,
+}
+
+impl Clusters {
+    /// The VM's node and power; `None` if it is not there.
+    async fn power(&mut self, machine: &Machine, phase: &Phase) -> Result<Option<(String, String)>, Problems> {
+        let explain = |error| vec![*Failure::from(error).diagnostic];
+        let cluster = self.doors.cluster(machine)?;
+        let known = self.listed.iter().position(|(known, _)| Arc::ptr_eq(known, &cluster));
+        let index = match known {
+            Some(index) => index,
+            None => {
+                let listed = cluster.client.resources_vm().await.map_err(explain)?;
+                self.listed.push((Arc::clone(&cluster), listed));
+                self.listed.len() - 1
+            }
+        };
+        let listed = &self.listed[index].1;
+        let Some(found) = listed.iter().find(|resource| resource.vmid == phase.vmid()) else {
+            return Ok(None);
+        };
+        match cluster.client.vm_status(&found.node, found.vmid).await {
+            Ok(status) => Ok(Some((
+                found.node.to_string(),
+                if status.running { "running" } else { "stopped" }.to_owned(),
+            ))),
+            Err(error) if error.kind() == Kind::Missing => Ok(None),
+            Err(error) => Err(explain(error)),
         }
-    };
-    let listed = client.resources_vm().await.map_err(explain)?;
-    let Some(found) = listed.iter().find(|resource| resource.vmid == phase.vmid()) else {
-        return Ok(None);
-    };
-    match client.vm_status(&found.node, found.vmid).await {
-        Ok(status) => Ok(Some((
-            found.node.to_string(),
-            if status.running { "running" } else { "stopped" }.to_owned(),
-        ))),
-        Err(error) if error.kind() == Kind::Missing => Ok(None),
-        Err(error) => Err(explain(error)),
     }
 }
 
