@@ -82,6 +82,15 @@ impl From<ApiError> for Failure {
     }
 }
 
+/// The answer, or nothing from an API that does not know the call, or that this identity may not ask.
+pub fn if_told<T>(result: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if matches!(error.kind(), Kind::NotImplemented | Kind::Forbidden { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// What the API's classification means for a second try.
 pub fn retry_of(kind: &Kind) -> Retry {
     match kind {

@@ -7,7 +7,7 @@
 use crate::cloud_init::{Documents, file_names, render};
 use crate::diagnose::Diagnostic;
 use crate::engine::event::{Change, StageName};
-use crate::engine::failure::{Failure, Retry, explain_ssh};
+use crate::engine::failure::{Failure, Retry, explain_ssh, if_told};
 use crate::engine::guest::at;
 use crate::engine::host::HostRun;
 use crate::engine::stage::{Seen, Stage};
@@ -297,18 +297,7 @@ async fn place_on(run: &HostRun, node: &NodeName) -> Result<Place, Failure> {
         None => {
             let listing = run.listing().await?;
             let storage = &run.machine.snippets.storage;
-            let config = match run.api().storage_config(storage).await {
-                Ok(config) => Some(config),
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        crate::proxmox::error::Kind::NotImplemented | crate::proxmox::error::Kind::Forbidden { .. }
-                    ) =>
-                {
-                    None
-                }
-                Err(error) => return Err(error.into()),
-            };
+            let config = if_told(run.api().storage_config(storage).await)?;
             (
                 node_access::ssh_target(&run.machine, node, &listing),
                 node_access::snippet_dir(storage.as_str(), config.as_ref()),

@@ -99,13 +99,7 @@ impl Stage for Start {
     }
 
     async fn act(&self, run: &HostRun) -> Result<(), Failure> {
-        let vm = &self.shaped.vm;
-        run.shared.remote.forget(&run.machine.ssh);
-        let upid = run.api().start(&vm.node, vm.vmid).await?;
-        match run.follow(Self::NAME, &upid, &format!("start of VM {}", vm.vmid)).await {
-            Err(failure) if failure.diagnostic.message.ends_with("already running") => Ok(()),
-            other => other,
-        }
+        power_on(run, Self::NAME, &self.shaped.vm).await
     }
 
     fn tell(&self, running: &Running) -> String {
@@ -113,6 +107,16 @@ impl Stage for Start {
             "commands run on the guest (boot {})",
             running.boot_id.split('-').next().unwrap_or_default()
         )
+    }
+}
+
+/// Starts the VM; one that runs already is started. Connections to the boot before are dropped.
+pub async fn power_on(run: &HostRun, stage: StageName, vm: &Vm) -> Result<(), Failure> {
+    run.shared.remote.forget(&run.machine.ssh);
+    let upid = run.api().start(&vm.node, vm.vmid).await?;
+    match run.follow(stage, &upid, &format!("start of VM {}", vm.vmid)).await {
+        Err(failure) if failure.diagnostic.message.ends_with("already running") => Ok(()),
+        other => other,
     }
 }
 

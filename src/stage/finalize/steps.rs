@@ -15,6 +15,7 @@ use crate::proxmox::task::TaskFilter;
 use crate::proxmox::vm::View;
 use crate::stage::snippets::{self, cloud_init_keys};
 use crate::stage::start::pace;
+use crate::stage::start::power_on;
 use crate::stage::trust::Trusted;
 use crate::stage::{Vm, finalize::verify, protect, still_named, still_ours};
 use crate::state::record::{FinalizeStep, Phase};
@@ -152,7 +153,7 @@ pub async fn restart(run: &HostRun, vm: &Vm, drive: &str, boot_id_before: &str) 
     let status = run.api().vm_status(&vm.node, vm.vmid).await?;
     still_named(vm, &run.machine.name, &status.name)?;
     if !status.running {
-        return start(run, vm).await;
+        return power_on(run, NAME, vm).await;
     }
     if !drive_there(run, vm, drive).await?
         && let Some(boot_id) = answer(run).await?
@@ -247,7 +248,7 @@ pub async fn power_cycle(run: &HostRun, vm: &Vm) -> Result<(), Failure> {
         );
         let upid = run.api().shutdown(&vm.node, vm.vmid, SHUTDOWN, true).await?;
         run.follow(NAME, &upid, &format!("shutdown of VM {}", vm.vmid)).await?;
-        return start(run, vm).await;
+        return power_on(run, NAME, vm).await;
     }
     came_back(run, vm).await
 }
@@ -261,18 +262,9 @@ async fn came_back(run: &HostRun, vm: &Vm) -> Result<(), Failure> {
             return Ok(());
         }
         if since.elapsed() >= Duration::from_secs(20) {
-            return start(run, vm).await;
+            return power_on(run, NAME, vm).await;
         }
         pause(run, Pace::Task.pause(since.elapsed())).await?;
-    }
-}
-
-async fn start(run: &HostRun, vm: &Vm) -> Result<(), Failure> {
-    run.shared.remote.forget(&run.machine.ssh);
-    let upid = run.api().start(&vm.node, vm.vmid).await?;
-    match run.follow(NAME, &upid, &format!("start of VM {}", vm.vmid)).await {
-        Err(failure) if failure.diagnostic.message.ends_with("already running") => Ok(()),
-        other => other,
     }
 }
 

@@ -4,11 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::engine::cluster::{Listed, Listing, Permissions};
-use crate::engine::failure::Failure;
+use crate::engine::failure::{Failure, if_told};
 use crate::engine::host::HostRun;
 use crate::machine::SshTarget;
 use crate::proxmox::cluster::GuestKind;
-use crate::proxmox::error::{ApiError, Kind};
+use crate::proxmox::error::ApiError;
 use crate::proxmox::ids::{NodeName, VmId};
 use crate::proxmox::network::Bridge;
 use crate::proxmox::storage::StorageInfo;
@@ -92,12 +92,12 @@ pub async fn gather(run: &HostRun, owned: Option<&Owned>) -> Result<Facts, Failu
         },
         async {
             if online {
-                optional(api.bridges(&machine.node).await)
+                if_told(api.bridges(&machine.node).await)
             } else {
                 Ok(None)
             }
         },
-        async { optional(api.storage_config(&machine.snippets.storage).await) },
+        async { if_told(api.storage_config(&machine.snippets.storage).await) },
         async { Ok::<_, ApiError>(if owned.is_none() { stranger(run).await } else { None }) },
     )?;
     let source_storages = source_storages.or_else(|| storages.clone());
@@ -131,15 +131,6 @@ pub async fn gather(run: &HostRun, owned: Option<&Owned>) -> Result<Facts, Failu
 /// Whether an earlier run wrote down this number for the clone: what has it now is the clone stage's to judge.
 fn intended(run: &HostRun, wanted: VmId) -> bool {
     matches!(run.phase(), Some(Phase::Cloning { vmid, .. }) if vmid == wanted)
-}
-
-/// What an API that does not know the call, or an identity that may not ask, cannot tell.
-fn optional<T>(result: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
-    match result {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if matches!(error.kind(), Kind::NotImplemented | Kind::Forbidden { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 fn templates(listing: &Listing) -> impl Iterator<Item = (&str, &crate::engine::cluster::Listed)> {
