@@ -148,19 +148,14 @@ pub async fn fleet(
     }
     listeners.push(show(settings, hosts, plan.work.stages()));
     let events = Events::new(run, listeners);
-    let scratch = tempfile::tempdir().map_err(|error| {
-        vec![
-            Diagnostic::error("cli/scratch", format!("no temporary directory can be made: {error}"))
-                .exit(Exit::HostFailed),
-        ]
-    })?;
     let remote = OpenSsh::new(Options::default()).map_err(|error| {
         vec![
-            Diagnostic::error("ssh/setup", error.to_string())
-                .help("an OpenSSH client (`ssh`, `ssh-keygen`, `ssh-keyscan`) must be installed")
+            Diagnostic::error("cli/scratch", error.to_string())
+                .help("check TMPDIR and the room on that filesystem")
                 .exit(Exit::HostFailed),
         ]
     })?;
+    let scratch = remote.home().to_owned();
     let cancel = CancellationToken::new();
     let signals = tokio::spawn(watch_signals(cancel.clone()));
     let shared = Arc::new(RunShared {
@@ -176,7 +171,7 @@ pub async fn fleet(
         remote: Arc::new(remote),
         known_hosts: settings.known_hosts.value.clone(),
         templates_dir: settings.templates_dir.value.clone(),
-        scratch: scratch.path().to_owned(),
+        scratch,
         resume: plan.resume,
         protection: SelfProtection {
             ourselves: Ourselves::look(),

@@ -25,6 +25,7 @@ mod node_scripts;
 pub mod openssh;
 pub mod probes;
 pub mod remote;
+mod run_folder;
 mod ssh_config;
 mod ssh_exec;
 mod ssh_process;

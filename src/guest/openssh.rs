@@ -8,8 +8,8 @@
 //!                                  ssh -M -f -N ──────────────────────────^
 //! ```
 //!
-//! Everything lives in one private folder (0700, short, since a socket's path may have 108 bytes), removed at drop. A
-//! master that nobody uses ends after 60 s, also when this process was killed.
+//! Everything lives in the run's private folder, removed at drop or, after a kill, by the next run. A master that nobody
+//! uses ends after 60 s, also when this process was killed.
 //!
 //! Failures: before the command is sent, `ssh`'s words are classified (`ssh_stderr`); after it was sent, a broken
 //! connection is [`SshError::Lost`] and a missing answer [`SshError::TimedOut`], and the master is dropped. Remote
@@ -27,7 +27,6 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use openssh::Session;
 use sha2::{Digest, Sha256};
-use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::process;
 use tokio::sync::{OnceCell, Semaphore};
@@ -36,6 +35,7 @@ use tokio::time::{Instant, timeout};
 use super::known_hosts;
 use super::probes::public_key;
 use super::remote::{Command, HostKeys, Output, Remote, SshError};
+use super::run_folder::RunFolder;
 use super::ssh_config::{HostKeyLines, config};
 use super::ssh_exec::{GRACE, execute, is_timeout, remote_line, whole_seconds};
 use super::ssh_process::{LOGIN, bounded, is_direct, no_program, private_folder, quiet, setup, ssh};
@@ -46,8 +46,6 @@ pub use super::ssh_config::UserConfig;
 
 /// Commands at once over one connection; sshd allows ten (`MaxSessions`), and a node serves many hosts.
 const AT_ONCE: usize = 8;
-/// The longest base folder, in bytes, so that the path of a control socket stays below 104 bytes (the smallest limit).
-const BASE_MAX: usize = 58;
 
 /// Settings of the client.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +72,7 @@ pub struct OpenSsh {
     /// What `ssh` says of the way to a target. The host keys that are asked for do not change the way.
     ways: Mutex<HashMap<SshTarget, bool>>,
     // Last, so that the masters are gone before their folder.
-    home: TempDir,
+    home: RunFolder,
 }
 
 /// One way to reach one machine, and its master.
@@ -105,36 +103,21 @@ impl Slot {
 }
 
 impl OpenSsh {
-    /// A client with its own private folder in `$XDG_RUNTIME_DIR`, or in the temporary folder.
+    /// A client with its own [private folder](RunFolder).
     ///
     /// # Errors
     /// [`SshError::Setup`] if no such folder can be made.
     pub fn new(options: Options) -> Result<Self, SshError> {
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let bases = [runtime, Some(std::env::temp_dir()), Some(PathBuf::from("/tmp"))];
-        let mut why = "no folder with a short path".to_owned();
-        for base in bases.into_iter().flatten() {
-            if !base.is_absolute() || base.as_os_str().len() > BASE_MAX {
-                continue;
-            }
-            match private_folder("vmw-", &base) {
-                Ok(home) => {
-                    return Ok(Self {
-                        options,
-                        slots: Mutex::default(),
-                        ways: Mutex::default(),
-                        home,
-                    });
-                }
-                Err(e) => why = format!("no private folder in {}: {e}", base.display()),
-            }
-        }
-        Err(SshError::Setup(why))
+        Ok(Self {
+            options,
+            slots: Mutex::default(),
+            ways: Mutex::default(),
+            home: RunFolder::new()?,
+        })
     }
 
-    /// The private folder.
-    #[cfg(test)]
-    pub(super) fn home(&self) -> &Path {
+    /// The private folder, for what belongs to this run only.
+    pub fn home(&self) -> &Path {
         self.home.path()
     }
 

@@ -121,3 +121,35 @@ async fn a_lock_is_freed_by_hand_only_under_the_vms_own_name() {
     site.vmwright(&WEB_1).await.assert_code(0);
     assert_eq!(site.vms().len(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removal_and_a_provision_share_one_lock() {
+    const REMOVE: [&str; 5] = ["remove", "--limit", "web-1", "--confirm", "prod-web-1"];
+    let site = crate::remove::with("", |_| {}).await;
+    site.hold("POST", "*/clone");
+    let provision = site.begin(&WEB_1);
+    site.held().await;
+    let state = site.tree("state");
+    let remove = site.vmwright(&REMOVE).await;
+    remove.assert_code(3);
+    remove.assert_says(&format!("(pid {} on ", provision.pid()));
+    assert_eq!(site.tree("state"), state);
+    site.sim.faults().clear();
+    provision.signal("KILL");
+    provision.end().await;
+    site.vmwright(&WEB_1).await.assert_code(0);
+
+    site.hold("DELETE", "*/qemu/*");
+    let remove = site.begin(&REMOVE);
+    site.held().await;
+    let state = site.tree("state");
+    let provision = site.vmwright(&WEB_1).await;
+    provision.assert_code(3);
+    provision.assert_says(&format!("(pid {} on ", remove.pid()));
+    assert_eq!(site.tree("state"), state);
+    site.sim.faults().clear();
+    remove.signal("KILL");
+    remove.end().await;
+    site.vmwright(&REMOVE).await.assert_code(0);
+    assert_eq!(site.vms(), []);
+}

@@ -231,6 +231,6 @@ async fn a_fixed_vm_id_is_taken_or_the_host_fails_before_any_vm_is_made() {
     assert_eq!(site.vms(), [(4711, "web-0".to_owned())]);
     assert_eq!(run.end("web-0")["vmid"], 4711);
     let end = run.end("web-1");
-    assert_eq!(end["diagnostic"]["code"], "clone/vmid-taken", "{end}");
+    assert_eq!(end["diagnostic"]["code"], "readiness/vmid-taken", "{end}");
     assert_eq!(site.changes_to("/clone").len(), 1);
 }

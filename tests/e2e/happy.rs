@@ -140,3 +140,26 @@ async fn only_the_limited_host_is_touched() {
     unknown.assert_code(2);
     unknown.assert_says("web-0");
 }
+
+/// The privileges of the role that docs/getting-started.md has the reader make.
+fn documented_role() -> Vec<String> {
+    let guide = include_str!("../../docs/getting-started.md");
+    let role = guide.split("--privs '").nth(1).and_then(|rest| rest.split('\'').next());
+    role.unwrap().split(' ').map(str::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_documented_role_is_enough_for_a_whole_life() {
+    let site = crate::remove::with("", |plan| {
+        *plan.spec.roles.get_mut("Automation").unwrap() = documented_role();
+    })
+    .await;
+    for _ in 0..2 {
+        site.vmwright(&["provision", "--limit", "web-1"]).await.assert_code(0);
+    }
+    // It was moved there from the template's node, restarted, and goes again.
+    assert!(!site.changes_to("/migrate").is_empty());
+    let remove = ["remove", "--limit", "web-1", "--confirm", "prod-web-1"];
+    site.vmwright(&remove).await.assert_code(0);
+    assert_eq!(site.vms(), []);
+}

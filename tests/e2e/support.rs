@@ -192,6 +192,9 @@ impl Site {
 
     /// The command, not yet started: the real binary with a clean environment and this inventory.
     pub fn command(&self, args: &[&str]) -> Command {
+        for own in ["home", "tmp"] {
+            std::fs::create_dir_all(self.path(own)).unwrap();
+        }
         let mut command = Command::new(env!("CARGO_BIN_EXE_vmwright"));
         command.args(args);
         // Every verb but these takes an inventory.
@@ -202,6 +205,7 @@ impl Site {
             .env_clear()
             .env("PATH", std::env::var("PATH").unwrap_or_default())
             .env("HOME", self.path("home"))
+            .env("TMPDIR", self.path("tmp"))
             .current_dir(self.dir.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -212,7 +216,6 @@ impl Site {
 
     /// Runs the real binary with this inventory.
     pub async fn vmwright(&self, args: &[&str]) -> Run {
-        std::fs::create_dir_all(self.path("home")).unwrap();
         Run::of(&self.command(args).output().await.unwrap())
     }
 

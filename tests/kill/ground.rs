@@ -96,6 +96,9 @@ impl Ground {
             Some(&"remove") => check::removed(&scene),
             _ => check::provisioned(&scene),
         });
+        // The killed run's folder too: sockets and learned keys.
+        let left = std::fs::read_dir(self.site.path("tmp")).unwrap().flatten();
+        wrong.extend(left.map(|entry| format!("{} is left", entry.path().display())));
         wrong
     }
 }

@@ -4,7 +4,7 @@
 //! the record are seen by looking at the file without pause, so that the kill comes right after them; and some moments are
 //! any moments.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
@@ -46,21 +46,16 @@ fn pattern(path: &str) -> String {
     }
 }
 
-/// Before and after every request that changes something, and once before or after each kind of look.
+/// Before and after every request.
 fn of_requests(requests: &[RequestRecord]) -> Vec<Moment> {
     let mut counts: BTreeMap<(String, String), u64> = BTreeMap::new();
-    let mut looks = BTreeSet::new();
     let mut moments = Vec::new();
     for request in requests {
         let pattern = pattern(&request.path);
         let nth = counts.entry((request.method.clone(), pattern.clone())).or_default();
         *nth += 1;
-        if request.method != "GET" {
-            for after in [false, true] {
-                moments.push(Moment::Request(request.method.clone(), pattern.clone(), *nth, after));
-            }
-        } else if looks.insert(pattern.clone()) {
-            moments.push(Moment::Request("GET".to_owned(), pattern, 1, looks.len() % 2 == 0));
+        for after in [false, true] {
+            moments.push(Moment::Request(request.method.clone(), pattern.clone(), *nth, after));
         }
     }
     moments
@@ -205,7 +200,6 @@ async fn remove_is_killed_at_requests_and_writes() {
     ground.site.sim.handle().clear_requests();
     assert_eq!(ground.ends_well(&REMOVE).await, Vec::<String>::new());
     let mut moments = of_requests(&ground.site.sim.requests());
-    moments.retain(|moment| !matches!(moment, Moment::Request(method, ..) if method == "GET"));
     moments.extend(["begun", "stopped", "gone"].map(Moment::Record));
     moments.push(Moment::Command("w=absent"));
     all("remove", true, &REMOVE, moments).await;
