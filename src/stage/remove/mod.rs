@@ -19,6 +19,11 @@ pub mod stop;
 
 use jiff::Timestamp;
 
+use crate::engine::failure::Failure;
+use crate::engine::host::HostRun;
+use crate::engine::whereabouts::Whereabouts;
+use crate::proxmox::error::Kind;
+use crate::proxmox::vm::View;
 use crate::stage::Vm;
 use crate::state::record::{Phase, RemoveStep};
 
@@ -30,6 +35,16 @@ pub struct Gone {
     pub(in crate::stage::remove) phase: Option<Phase>,
     pub(in crate::stage::remove) detail: String,
     pub(in crate::stage::remove) _made: (),
+}
+
+/// Whether a call failed because the VM is surely gone by now: an earlier run's task may have been at it.
+pub(in crate::stage::remove) async fn went(run: &HostRun, vm: &Vm, failure: &Failure) -> Result<bool, Failure> {
+    if failure.kind != Some(Kind::Missing) {
+        return Ok(false);
+    }
+    let listing = run.fresh_listing().await?;
+    let seen = run.cluster.whereabouts(&listing, vm.vmid, View::Current).await?;
+    Ok(matches!(seen, Whereabouts::Gone | Whereabouts::Container(_)))
 }
 
 /// The phase that tells that this step of the removal has been seen, after the phase that stands. `None` where the record

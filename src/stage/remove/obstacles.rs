@@ -25,7 +25,7 @@ use crate::proxmox::storage::Volume;
 use crate::proxmox::task::TaskFilter;
 use crate::proxmox::vm::View;
 use crate::stage::protect::Unprotected;
-use crate::stage::remove::removing;
+use crate::stage::remove::{removing, went};
 use crate::stage::{Vm, still_ours};
 use crate::state::record::{Phase, RemoveStep};
 
@@ -67,6 +67,29 @@ impl Stage for Obstacles {
     type Evidence = Clear;
 
     async fn observe(&self, run: &HostRun) -> Result<Seen<Clear>, Failure> {
+        match self.see(run).await {
+            Err(failure) if went(run, &self.unprotected.here.vm, &failure).await? => {
+                Ok(Seen::Done(self.clear(run, "it went meanwhile".to_owned())))
+            }
+            seen => seen,
+        }
+    }
+
+    async fn act(&self, _run: &HostRun) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn settles(&self, clear: &Clear) -> Option<Phase> {
+        clear.phase.clone()
+    }
+
+    fn tell(&self, clear: &Clear) -> String {
+        clear.detail.clone()
+    }
+}
+
+impl Obstacles {
+    async fn see(&self, run: &HostRun) -> Result<Seen<Clear>, Failure> {
         let vm = &self.unprotected.here.vm;
         let config = run.api().vm_config(&vm.node, vm.vmid, View::Current).await?;
         still_ours(vm, &run.machine.name, &config)?;
@@ -82,24 +105,17 @@ impl Stage for Obstacles {
                 facts.snapshots.join(", ")
             ),
         };
-        Ok(Seen::Done(Clear {
+        Ok(Seen::Done(self.clear(run, detail)))
+    }
+
+    fn clear(&self, run: &HostRun, detail: String) -> Clear {
+        let vm = &self.unprotected.here.vm;
+        Clear {
             vm: vm.clone(),
             phase: removing(run.phase().as_ref(), vm, RemoveStep::Begun),
             detail,
             _made: (),
-        }))
-    }
-
-    async fn act(&self, _run: &HostRun) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    fn settles(&self, clear: &Clear) -> Option<Phase> {
-        clear.phase.clone()
-    }
-
-    fn tell(&self, clear: &Clear) -> String {
-        clear.detail.clone()
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use crate::engine::stage::{Seen, Stage, Wait};
 use crate::proxmox::task::{TaskFilter, TaskInfo};
 use crate::proxmox::vm::View;
 use crate::stage::remove::obstacles::Clear;
-use crate::stage::remove::removing;
+use crate::stage::remove::{removing, went};
 use crate::stage::{Vm, still_named, still_ours};
 use crate::state::record::{Phase, RemoveStep};
 
@@ -56,27 +56,10 @@ impl Stage for Stop {
     type Evidence = Stopped;
 
     async fn observe(&self, run: &HostRun) -> Result<Seen<Stopped>, Failure> {
-        let vm = &self.clear.vm;
-        let status = run.api().vm_status(&vm.node, vm.vmid).await?;
-        still_named(vm, &run.machine.name, &status.name)?;
-        // What a run that died has begun may still start the VM, or stop it.
-        let under_way = power_tasks(run, vm).await?;
-        if let Some(task) = under_way.iter().find(|task| !ends_power(task)) {
-            return Ok(Seen::Pending(wait(run, vm, task.upid.kind())));
+        match self.see(run).await {
+            Err(failure) if went(run, &self.clear.vm, &failure).await? => Ok(Seen::Done(self.stopped(run))),
+            seen => seen,
         }
-        if status.running {
-            let running = Some("running".to_owned());
-            return Ok(Seen::Absent(vec![Change::set(
-                "power",
-                running,
-                Some("stopped".to_owned()),
-            )]));
-        }
-        Ok(Seen::Done(Stopped {
-            vm: vm.clone(),
-            phase: removing(run.phase().as_ref(), vm, RemoveStep::Stopped),
-            _made: (),
-        }))
     }
 
     async fn act(&self, run: &HostRun) -> Result<(), Failure> {
@@ -128,6 +111,37 @@ impl Stage for Stop {
 
     fn tell(&self, stopped: &Stopped) -> String {
         format!("{} is stopped", stopped.vm)
+    }
+}
+
+impl Stop {
+    async fn see(&self, run: &HostRun) -> Result<Seen<Stopped>, Failure> {
+        let vm = &self.clear.vm;
+        let status = run.api().vm_status(&vm.node, vm.vmid).await?;
+        still_named(vm, &run.machine.name, &status.name)?;
+        // What a run that died has begun may still start the VM, or stop it.
+        let under_way = power_tasks(run, vm).await?;
+        if let Some(task) = under_way.iter().find(|task| !ends_power(task)) {
+            return Ok(Seen::Pending(wait(run, vm, task.upid.kind())));
+        }
+        if status.running {
+            let running = Some("running".to_owned());
+            return Ok(Seen::Absent(vec![Change::set(
+                "power",
+                running,
+                Some("stopped".to_owned()),
+            )]));
+        }
+        Ok(Seen::Done(self.stopped(run)))
+    }
+
+    fn stopped(&self, run: &HostRun) -> Stopped {
+        let vm = &self.clear.vm;
+        Stopped {
+            vm: vm.clone(),
+            phase: removing(run.phase().as_ref(), vm, RemoveStep::Stopped),
+            _made: (),
+        }
     }
 }
 
