@@ -183,9 +183,9 @@ pub(crate) fn read(
             continue;
         };
         for (key, entry) in vars {
-            graph.hosts[host]
-                .vars
-                .insert(key.as_str().into(), Arc::new(entry.value));
+            if let Err(fault) = graph.set_host_var(host, &key, &Arc::new(entry.value)) {
+                faults.push(fault);
+            }
         }
     }
     if faults.is_empty() { Ok(()) } else { Err(faults) }
