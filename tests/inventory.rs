@@ -113,7 +113,12 @@ fn every_malformed_inventory_is_told_with_its_place() {
                 writeln!(failed, "== {name}: {} has no help or no place", fault.code).unwrap();
             }
             let about_a_file = !case.join("without-place").exists();
-            if about_a_file && !fault.place.as_ref().is_some_and(|place| place.line > 0 && place.column > 0) {
+            if about_a_file
+                && !fault
+                    .place
+                    .as_ref()
+                    .is_some_and(|place| place.line > 0 && place.column > 0)
+            {
                 writeln!(failed, "== {name}: {} has no line and column", fault.code).unwrap();
             }
         }
@@ -183,15 +188,29 @@ fn every_difference_is_as_documented() {
         let arguments = arguments(&case);
         let ours = answer(&case, &arguments).list;
         if std::env::var_os("VMWRIGHT_RECORD").is_some() {
-            std::fs::write(case.join("ours.json"), serde_json::to_string_pretty(&ours).unwrap() + "\n").unwrap();
+            std::fs::write(
+                case.join("ours.json"),
+                serde_json::to_string_pretty(&ours).unwrap() + "\n",
+            )
+            .unwrap();
         }
-        failed += &prefixed(&format!("== {name}"), &difference(&ours, &read(&case.join("ours.json"))));
+        failed += &prefixed(
+            &format!("== {name}"),
+            &difference(&ours, &read(&case.join("ours.json"))),
+        );
         if let Some(python) = &live {
             let theirs = &ask(python, &[json!({"cwd": case, "args": arguments})])[0]["list"];
             if std::env::var_os("VMWRIGHT_RECORD").is_some() {
-                std::fs::write(case.join("list.json"), serde_json::to_string_pretty(theirs).unwrap() + "\n").unwrap();
+                std::fs::write(
+                    case.join("list.json"),
+                    serde_json::to_string_pretty(theirs).unwrap() + "\n",
+                )
+                .unwrap();
             }
-            failed += &prefixed(&format!("== {name}, Ansible"), &difference(theirs, &read(&case.join("list.json"))));
+            failed += &prefixed(
+                &format!("== {name}, Ansible"),
+                &difference(theirs, &read(&case.join("list.json"))),
+            );
         }
         if ours == read(&case.join("list.json")) {
             writeln!(failed, "{name}: there is no difference").unwrap();

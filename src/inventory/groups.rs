@@ -246,7 +246,8 @@ impl Graph {
         }
         let known = self.host_index.contains_key(name);
         let host = self.add_host(name, Some(group), source);
-        if let (Some(port), false) = (port, known) {
+        // Python takes the port 0 for none.
+        if let (Some(port @ 1..), false) = (port, known) {
             let port = Value::new(Data::Int(port.into()), place.clone());
             self.hosts[host].vars.insert("ansible_port".into(), Arc::new(port));
         }

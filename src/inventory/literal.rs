@@ -5,7 +5,7 @@
 use indexmap::IndexMap;
 
 use super::scalar;
-use super::value::{Data, Entry, Value};
+use super::value::{Data, Entry, Value, float_text};
 use crate::diagnose::Place;
 
 /// The value of a text: the literal that it is, else the text itself.
@@ -165,6 +165,7 @@ impl<'t> Reader<'t> {
         }
         self.brackets += 1;
         let mut map = IndexMap::new();
+        let mut keys: Vec<(Data, String)> = Vec::new();
         let mut set: Vec<Value> = Vec::new();
         let mut comma = true;
         while !self.eat('}') {
@@ -181,9 +182,16 @@ impl<'t> Reader<'t> {
                     key_place: self.place.clone(),
                     value,
                 };
-                map.insert(scalar::key_text(&key.data)?, entry);
+                // Python takes 1, 1.0 and True for one key, by its first name.
+                let same = keys.iter().find(|(known, _)| equal(known, &key.data));
+                let name = match same {
+                    Some((_, name)) => name.clone(),
+                    None => scalar::key_text(&key.data)?,
+                };
+                map.insert(name.clone(), entry);
+                keys.push((key.data, name));
             } else if map.is_empty() && !matches!(key.data, Data::List(_) | Data::Map(_)) {
-                if !set.iter().any(|item| item.data == key.data) {
+                if !set.iter().any(|item| equal(&item.data, &key.data)) {
                     set.push(key);
                 }
             } else {
@@ -203,7 +211,7 @@ impl<'t> Reader<'t> {
     fn strings(&mut self) -> Option<Value> {
         let mut text = String::new();
         let mut any = false;
-        let mut bytes = false;
+        let mut bytes = None;
         loop {
             self.skip();
             let prefix: String = self.rest.chars().take_while(char::is_ascii_alphabetic).collect();
@@ -216,17 +224,30 @@ impl<'t> Reader<'t> {
                 "r" | "br" | "rb" => true,
                 _ => return None,
             };
-            bytes |= prefix.contains(['b', 'B']);
+            let here = prefix.contains(['b', 'B']);
+            if bytes.is_some_and(|before| before != here) {
+                return None;
+            }
+            bytes = Some(here);
             self.rest = body;
-            text.push_str(&self.string(raw)?);
+            let part = self.string(raw)?;
+            if here && !self.raw_ascii(body) {
+                return None;
+            }
+            text.push_str(&part);
             any = true;
         }
-        match (any, bytes) {
+        match (any, bytes == Some(true)) {
             (false, _) => None,
             // Ansible trusts no template in bytes.
             (true, true) => self.value(Data::Unsafe(text)),
             (true, false) => self.value(Data::Str(text)),
         }
+    }
+
+    /// Whether what was read since `from` is ASCII, as bytes must be.
+    fn raw_ascii(&self, from: &str) -> bool {
+        from[..from.len() - self.rest.len()].is_ascii()
     }
 
     fn string(&mut self, raw: bool) -> Option<String> {
@@ -263,18 +284,55 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// A number, perhaps with one sign, perhaps complex: `1`, `-1.5`, `-(1)`, `1+2j`.
     fn number(&mut self) -> Option<Value> {
-        let mut negative = false;
-        let mut signed = false;
-        loop {
-            self.skip();
-            match self.rest.chars().next()? {
-                '-' => negative = !negative,
-                '+' => {}
-                _ => break,
-            }
-            signed = true;
+        let negative = match self.rest.chars().next()? {
+            '-' => Some(true),
+            '+' => Some(false),
+            _ => None,
+        };
+        if negative.is_some() {
             self.rest = &self.rest[1..];
+            self.skip();
+        }
+        let (mut number, brackets) = self.unsigned(0)?;
+        if let Some(negative) = negative {
+            number = number.signed(negative);
+        }
+        // `1+2j`: of the two terms only the first may have a sign.
+        let before = self.rest;
+        self.skip();
+        if let Number::Real(data) = &number
+            && let Some(sign) = self.rest.chars().next().filter(|c| matches!(c, '+' | '-'))
+            && !(brackets && negative.is_none())
+        {
+            let real = real_part(data)?;
+            self.rest = &self.rest[1..];
+            self.skip();
+            let (Number::Complex(add, imaginary), _) = self.unsigned(0)? else {
+                return None;
+            };
+            let sum = match sign {
+                '-' => Number::Complex(real - add, 0.0 - imaginary),
+                _ => Number::Complex(real + add, 0.0 + imaginary),
+            };
+            return self.value(sum.data());
+        }
+        self.rest = before;
+        self.value(number.data())
+    }
+
+    /// A number without a sign, perhaps in parentheses.
+    fn unsigned(&mut self, depth: usize) -> Option<(Number, bool)> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        if self.eat('(') {
+            self.brackets += 1;
+            let inner = self.unsigned(depth + 1)?.0;
+            let closed = self.eat(')');
+            self.brackets -= 1;
+            return closed.then_some((inner, true));
         }
         let end = number_length(self.rest);
         let (token, rest) = self.rest.split_at(end);
@@ -282,15 +340,82 @@ impl<'t> Reader<'t> {
             return None;
         }
         self.rest = rest;
-        let mut data = python_number(token)?;
-        if signed {
-            match &mut data {
-                Data::Int(value) if negative => *value = -*value,
-                Data::Float(value) if negative => *value = -*value,
-                _ => {}
+        let number = match token.strip_suffix(['j', 'J']) {
+            Some(imaginary) if !imaginary.to_ascii_lowercase().starts_with("0x") => {
+                Number::Complex(0.0, imaginary_part(imaginary)?)
+            }
+            Some(_) | None => Number::Real(python_number(token)?),
+        };
+        Some((number, false))
+    }
+}
+
+/// Whether Python takes two keys for equal.
+fn equal(a: &Data, b: &Data) -> bool {
+    let number = |data: &Data| match data {
+        Data::Bool(value) => Some(f64::from(u8::from(*value))),
+        other => real_part(other),
+    };
+    match (number(a), number(b)) {
+        (Some(a), Some(b)) => a == b,
+        _ => a == b,
+    }
+}
+
+/// A number while it is read.
+enum Number {
+    Real(Data),
+    Complex(f64, f64),
+}
+
+impl Number {
+    fn signed(self, negative: bool) -> Self {
+        match self {
+            Self::Real(Data::Int(value)) if negative => Self::Real(Data::Int(-value)),
+            Self::Real(Data::Float(value)) if negative => Self::Real(Data::Float(-value)),
+            Self::Complex(real, imaginary) if negative => Self::Complex(-real, -imaginary),
+            other => other,
+        }
+    }
+
+    /// A complex number becomes the text that Python makes of it.
+    fn data(self) -> Data {
+        let plain = |value: f64| {
+            let text = float_text(value);
+            text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
+        };
+        match self {
+            Self::Real(data) => data,
+            Self::Complex(real, imaginary) if real == 0.0 && real.is_sign_positive() => {
+                Data::Str(format!("{}j", plain(imaginary)))
+            }
+            Self::Complex(real, imaginary) => {
+                let sign = if imaginary.is_sign_negative() && !imaginary.is_nan() {
+                    ""
+                } else {
+                    "+"
+                };
+                Data::Str(format!("({}{sign}{}j)", plain(real), plain(imaginary)))
             }
         }
-        self.value(data)
+    }
+}
+
+fn real_part(data: &Data) -> Option<f64> {
+    match data {
+        Data::Int(value) => Some(*value as f64),
+        Data::Float(value) => Some(*value),
+        _ => None,
+    }
+}
+
+/// The digits before a `j`, which may begin with zeros.
+fn imaginary_part(token: &str) -> Option<f64> {
+    match python_number(token) {
+        Some(Data::Int(value)) => Some(value as f64),
+        Some(Data::Float(value)) => Some(value),
+        _ if token.bytes().all(|c| c.is_ascii_digit()) => token.parse().ok(),
+        _ => None,
     }
 }
 
@@ -416,6 +541,15 @@ mod tests {
             ("1e3", json!(1000.0)),
             ("10.0.0.1", json!("10.0.0.1")),
             ("1j", json!("1j")),
+            ("1+2j", json!("(1+2j)")),
+            ("-1e5J", json!("(-0-100000j)")),
+            ("2.5 - 1j", json!("(2.5-1j)")),
+            ("1+2", json!("1+2")),
+            ("--1", json!("--1")),
+            ("-(1)", json!(-1)),
+            ("{1: 'a', True: 'b', 1.0: 'c'}", json!({"1": "c"})),
+            ("'a' b'b'", json!("'a' b'b'")),
+            ("b'é'", json!("b'é'")),
             ("true", json!("true")),
             ("True", json!(true)),
             ("None", json!(null)),

@@ -332,7 +332,7 @@ impl Inventory {
     /// What `ansible-inventory --host` prints; an empty object for an unknown host.
     pub fn host_json(&self, host: &str, masked: bool) -> serde_json::Value {
         match self.core.graph.host_index.get(host) {
-            Some(host) => list::host(&self.core, *host, masked),
+            Some(host) => list::alone(&self.core, *host, masked),
             None => serde_json::Value::Object(serde_json::Map::new()),
         }
     }

@@ -61,10 +61,13 @@ pub(crate) fn select(graph: &Graph, pattern: &str, working_dir: &Path) -> Result
 /// The patterns in a file, one a line.
 fn lines_of(file: &str, working_dir: &Path) -> Result<Vec<String>, Diagnostic> {
     let text = std::fs::read_to_string(working_dir.join(file)).map_err(|error| {
-        Diagnostic::error("inventory/pattern-file", format!("the file of host patterns {file} cannot be read: {error}"))
-            .at(Place::whole(file))
-            .rule("behind `@` stands a file that holds one host pattern a line")
-            .help("check the path; it is seen from the working directory")
+        Diagnostic::error(
+            "inventory/pattern-file",
+            format!("the file of host patterns {file} cannot be read: {error}"),
+        )
+        .at(Place::whole(file))
+        .rule("behind `@` stands a file that holds one host pattern a line")
+        .help("check the path; it is seen from the working directory")
     })?;
     let text = text.trim_start_matches('\u{feff}');
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -251,7 +254,13 @@ fn glob(pattern: &str) -> String {
 /// A set of a glob. A range whose begin is after its end holds nothing, as in Python's `fnmatch`.
 fn set(chars: &[char], negated: bool) -> String {
     let mut inside = String::new();
-    let literal = |c: char| if c.is_alphanumeric() { c.to_string() } else { regex::escape(&c.to_string()) };
+    let literal = |c: char| {
+        if c.is_alphanumeric() {
+            c.to_string()
+        } else {
+            regex::escape(&c.to_string())
+        }
+    };
     let mut at = 0;
     while let Some(c) = chars.get(at) {
         match (chars.get(at + 1), chars.get(at + 2)) {

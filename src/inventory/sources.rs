@@ -59,9 +59,6 @@ impl Loader<'_> {
 
     /// Reads one `-i` source into the graph.
     pub fn source(&mut self, source: &str, graph: &mut Graph, faults: &mut Vec<Diagnostic>) {
-        if source.is_empty() {
-            return;
-        }
         let path = self.working_dir.join(source);
         if source.contains(',') && !path.exists() {
             if let Err(fault) = host_list(source, graph) {

@@ -52,7 +52,9 @@ impl<'t> Lines<'t> {
 ///
 /// `inventory/toml-syntax`, with the place where the text stops being TOML.
 pub(crate) fn parse(text: &str, file: &Arc<str>) -> Result<Value, Diagnostic> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    // As Python does; a bare carriage return is an error in TOML.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
+    let text = text.as_str();
     let lines = Lines::new(text, file);
     let document = Document::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
@@ -105,7 +107,9 @@ fn scalar(value: &toml_edit::Value, place: &Place, lines: &Lines<'_>) -> Data {
         toml_edit::Value::Datetime(date) => Data::Str(python_date(date.value())),
         toml_edit::Value::Array(list) => {
             let items = list.iter().map(|item| {
-                let at = item.span().map_or_else(|| place.clone(), |span| lines.place(span.start));
+                let at = item
+                    .span()
+                    .map_or_else(|| place.clone(), |span| lines.place(span.start));
                 Value::new(scalar(item, &at, lines), at)
             });
             Data::List(items.collect())
@@ -219,7 +223,9 @@ impl Reader<'_> {
         let Data::Map(sections) = &entry.value.data else {
             let what = format!("`{name}` is a {} and no group: ignored", entry.value.type_name());
             let warning = self.ignored(what, &entry.key_place);
-            warning.help.push("variables belong under a group: [all.vars]".to_owned());
+            warning
+                .help
+                .push("variables belong under a group: [all.vars]".to_owned());
             return;
         };
         if name.is_empty() {
@@ -288,7 +294,8 @@ impl Reader<'_> {
                 entry.value.type_name()
             );
             let fault = structure(message, &entry.value.place);
-            self.faults.push(fault.help("a host without variables is written: name = {}"));
+            self.faults
+                .push(fault.help("a host without variables is written: name = {}"));
             return;
         };
         let (names, port) = match host_pattern::expand(pattern) {
@@ -374,10 +381,7 @@ mod tests {
             (fault.code, fault.place.as_ref().map(|p| p.line)),
             ("inventory/toml-syntax", Some(1))
         );
-        assert_eq!(
-            load("plugin = 'x'\n").1.unwrap_err()[0].code,
-            "inventory/toml-plugin"
-        );
+        assert_eq!(load("plugin = 'x'\n").1.unwrap_err()[0].code, "inventory/toml-plugin");
         assert_eq!(load("").1.unwrap_err()[0].message, "the file holds nothing");
         let (_, done) = load("x = 1\n[web]\nhost = 1\n");
         assert_eq!(done.unwrap()[1].help, ["did you mean `hosts`?"]);

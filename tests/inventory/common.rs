@@ -76,7 +76,9 @@ pub fn answer(dir: &Path, arguments: &[String]) -> Answer {
             let (list, hosts) = match host {
                 Some(host) => (inventory.host_json(&host, false), None),
                 None => {
-                    let hosts = inventory.hosts().map(|host| (host.to_owned(), inventory.host_json(host, false)));
+                    let hosts = inventory
+                        .hosts()
+                        .map(|host| (host.to_owned(), inventory.host_json(host, false)));
                     let hosts: Map<String, Json> = hosts.collect();
                     (inventory.list_json(false), Some(Json::Object(hosts)))
                 }

@@ -77,11 +77,19 @@ fn blank() -> impl Strategy<Value = String> {
 fn ini() -> impl Strategy<Value = String> {
     let host_line = (host(), prop::collection::vec(("[k-n]", word()), 0..3), blank()).prop_map(|(host, vars, end)| {
         let vars: String = vars.iter().map(|(key, value)| format!(" {key}={value}")).collect();
-        let end = if end.starts_with([';', '#']) { format!(" {end}") } else { end };
+        let end = if end.starts_with([';', '#']) {
+            format!(" {end}")
+        } else {
+            end
+        };
         format!("{host}{vars}{}\n", end.replace(';', "#"))
     });
     let var_line = (variable(), "( ?= ?)", ini_value()).prop_map(|(key, equals, value)| {
-        let value = if key == "ansible_group_priority" { value.len().to_string() } else { value };
+        let value = if key == "ansible_group_priority" {
+            value.len().to_string()
+        } else {
+            value
+        };
         format!("{key}{equals}{value}\n")
     });
     let child_line = (group(), blank()).prop_map(|(group, end)| format!("{group} {}\n", end.replace(';', "#")));
@@ -132,9 +140,7 @@ fn yaml_group(name: &str, depth: u32) -> BoxedStrategy<String> {
     let hosts = prop::collection::btree_map(host(), prop::collection::btree_map("[k-n]", yaml_scalar(), 0..3), 0..3);
     let children = if depth == 0 {
         prop::collection::btree_set(prop::sample::select(&["a", "b", "c"][..]), 0..3)
-            .prop_flat_map(|names| {
-                names.into_iter().map(|name| yaml_group(name, 2)).collect::<Vec<_>>()
-            })
+            .prop_flat_map(|names| names.into_iter().map(|name| yaml_group(name, 2)).collect::<Vec<_>>())
             .boxed()
     } else {
         Just(Vec::new()).boxed()
@@ -198,7 +204,16 @@ fn toml() -> impl Strategy<Value = String> {
             for (host, vars) in hosts {
                 writeln!(text, "\"{host}\" = {{ {} }}", table(&vars)).ok();
             }
-            writeln!(text, "[{name}.vars]\n{}", table(&vars).replace(", k", "\nk").replace(", l", "\nl").replace(", m =", "\nm =").replace(", n", "\nn")).ok();
+            writeln!(
+                text,
+                "[{name}.vars]\n{}",
+                table(&vars)
+                    .replace(", k", "\nk")
+                    .replace(", l", "\nl")
+                    .replace(", m =", "\nm =")
+                    .replace(", n", "\nn")
+            )
+            .ok();
         }
         text
     })
