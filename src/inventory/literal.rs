@@ -4,8 +4,9 @@
 
 use indexmap::IndexMap;
 
+use super::number::{Number, equal, imaginary_part, number_length, python_number, real_part};
 use super::scalar;
-use super::value::{Data, Entry, Value, float_text};
+use super::value::{Data, Entry, Value};
 use crate::diagnose::Place;
 
 /// The value of a text: the literal that it is, else the text itself.
@@ -347,127 +348,6 @@ impl<'t> Reader<'t> {
             Some(_) | None => Number::Real(python_number(token)?),
         };
         Some((number, false))
-    }
-}
-
-/// Whether Python takes two keys for equal.
-fn equal(a: &Data, b: &Data) -> bool {
-    let number = |data: &Data| match data {
-        Data::Bool(value) => Some(f64::from(u8::from(*value))),
-        other => real_part(other),
-    };
-    match (number(a), number(b)) {
-        (Some(a), Some(b)) => a == b,
-        _ => a == b,
-    }
-}
-
-/// A number while it is read.
-enum Number {
-    Real(Data),
-    Complex(f64, f64),
-}
-
-impl Number {
-    fn signed(self, negative: bool) -> Self {
-        match self {
-            Self::Real(Data::Int(value)) if negative => Self::Real(Data::Int(-value)),
-            Self::Real(Data::Float(value)) if negative => Self::Real(Data::Float(-value)),
-            Self::Complex(real, imaginary) if negative => Self::Complex(-real, -imaginary),
-            other => other,
-        }
-    }
-
-    /// A complex number becomes the text that Python makes of it.
-    fn data(self) -> Data {
-        let plain = |value: f64| {
-            let text = float_text(value);
-            text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
-        };
-        match self {
-            Self::Real(data) => data,
-            Self::Complex(real, imaginary) if real == 0.0 && real.is_sign_positive() => {
-                Data::Str(format!("{}j", plain(imaginary)))
-            }
-            Self::Complex(real, imaginary) => {
-                let sign = if imaginary.is_sign_negative() && !imaginary.is_nan() {
-                    ""
-                } else {
-                    "+"
-                };
-                Data::Str(format!("({}{sign}{}j)", plain(real), plain(imaginary)))
-            }
-        }
-    }
-}
-
-fn real_part(data: &Data) -> Option<f64> {
-    match data {
-        Data::Int(value) => Some(*value as f64),
-        Data::Float(value) => Some(*value),
-        _ => None,
-    }
-}
-
-/// The digits before a `j`, which may begin with zeros.
-fn imaginary_part(token: &str) -> Option<f64> {
-    match python_number(token) {
-        Some(Data::Int(value)) => Some(value as f64),
-        Some(Data::Float(value)) => Some(value),
-        _ if token.bytes().all(|c| c.is_ascii_digit()) => token.parse().ok(),
-        _ => None,
-    }
-}
-
-fn number_length(text: &str) -> usize {
-    let mut end = 0;
-    let bytes = text.as_bytes();
-    let radix = bytes.len() > 1 && bytes[0] == b'0' && matches!(bytes[1].to_ascii_lowercase(), b'x' | b'o' | b'b');
-    while let Some(c) = bytes.get(end) {
-        let exponent_sign = matches!(c, b'+' | b'-') && end > 0 && !radix && matches!(bytes[end - 1], b'e' | b'E');
-        if c.is_ascii_alphanumeric() || matches!(c, b'_' | b'.') || exponent_sign {
-            end += 1;
-        } else {
-            break;
-        }
-    }
-    end
-}
-
-fn python_number(token: &str) -> Option<Data> {
-    let lower = token.to_ascii_lowercase();
-    // Underscores stand between digits only.
-    let bytes = lower.as_bytes();
-    for (i, c) in bytes.iter().enumerate() {
-        if *c == b'_' {
-            let before = i.checked_sub(1).and_then(|i| bytes.get(i));
-            let good = |c: Option<&u8>| c.is_some_and(u8::is_ascii_alphanumeric);
-            if !good(before) || !good(bytes.get(i + 1)) {
-                return None;
-            }
-        }
-    }
-    let clean = lower.replace('_', "");
-    for (prefix, radix) in [("0x", 16), ("0o", 8), ("0b", 2)] {
-        if let Some(digits) = clean.strip_prefix(prefix) {
-            return i128::from_str_radix(digits, radix).ok().map(Data::Int);
-        }
-    }
-    if clean.bytes().all(|c| c.is_ascii_digit()) {
-        let leading_zero = clean.len() > 1 && clean.starts_with('0') && clean.bytes().any(|c| c != b'0');
-        return if leading_zero {
-            None
-        } else {
-            clean.parse().ok().map(Data::Int)
-        };
-    }
-    let form = clean
-        .bytes()
-        .all(|c| c.is_ascii_digit() || matches!(c, b'.' | b'e' | b'+' | b'-'));
-    if form {
-        clean.parse().ok().map(Data::Float)
-    } else {
-        None
     }
 }
 

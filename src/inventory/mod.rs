@@ -36,6 +36,7 @@ pub mod literal;
 #[cfg(test)]
 mod load_tests;
 mod lookup;
+mod number;
 mod pattern;
 mod scalar;
 mod scope;

@@ -97,9 +97,10 @@ pub fn answer(dir: &Path, arguments: &[String]) -> Answer {
     }
 }
 
-/// A diagnostic on one line: code, place, message.
+/// A diagnostic: code, place, message, and a line for each note.
 pub fn told(fault: &Diagnostic) -> String {
-    format!("{} {fault}", fault.code)
+    let notes = fault.notes.iter().map(|(_, note)| format!("\n  {note}"));
+    format!("{} {fault}{}", fault.code, notes.collect::<String>())
 }
 
 /// The lines in which two answers differ; empty if they are equal.

@@ -229,6 +229,7 @@ fn meant(ours: &Json) -> bool {
         "neither a number nor a letter",
         "inventory/yaml-tag",
         "inventory/yaml-value",
+        "inventory/yaml-duplicate-key",
         "inventory/group-priority",
     ]
     .iter()
