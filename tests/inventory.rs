@@ -14,7 +14,7 @@ mod common;
 mod random;
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use common::{Answer, answer, arguments, ask, cases, difference, name_of, oracle, skipped, told};
 use serde_json::{Value as Json, json};
@@ -176,36 +176,35 @@ fn prefixed(title: &str, different: &str) -> String {
 /// lists where it reads, and `list.json` what Ansible makes of it (null where it refuses).
 #[test]
 fn every_difference_is_as_documented() {
-    let live = oracle();
+    let cases = cases("differences");
+    let record = std::env::var_os("VMWRIGHT_RECORD").is_some();
+    let live = oracle().map(|python| {
+        let request = |case: &PathBuf| json!({"cwd": case, "args": arguments(case)});
+        ask(&python, &cases.iter().map(request).collect::<Vec<Json>>())
+    });
+    let keep = |path: PathBuf, json: &Json| {
+        std::fs::write(path, serde_json::to_string_pretty(json).unwrap() + "\n").unwrap();
+    };
     let mut failed = String::new();
     let documented = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/coming-from-ansible.md"));
     let documented = documented.unwrap();
-    for case in cases("differences") {
-        let name = name_of(&case);
+    for (index, case) in cases.iter().enumerate() {
+        let name = name_of(case);
         if !documented.contains(&format!("`{name}`")) {
             writeln!(failed, "{name}: not in docs/coming-from-ansible.md").unwrap();
         }
-        let arguments = arguments(&case);
-        let ours = answer(&case, &arguments).list;
-        if std::env::var_os("VMWRIGHT_RECORD").is_some() {
-            std::fs::write(
-                case.join("ours.json"),
-                serde_json::to_string_pretty(&ours).unwrap() + "\n",
-            )
-            .unwrap();
+        let ours = answer(case, &arguments(case)).list;
+        if record {
+            keep(case.join("ours.json"), &ours);
         }
         failed += &prefixed(
             &format!("== {name}"),
             &difference(&ours, &read(&case.join("ours.json"))),
         );
-        if let Some(python) = &live {
-            let theirs = &ask(python, &[json!({"cwd": case, "args": arguments})])[0]["list"];
-            if std::env::var_os("VMWRIGHT_RECORD").is_some() {
-                std::fs::write(
-                    case.join("list.json"),
-                    serde_json::to_string_pretty(theirs).unwrap() + "\n",
-                )
-                .unwrap();
+        if let Some(live) = &live {
+            let theirs = &live[index]["list"];
+            if record {
+                keep(case.join("list.json"), theirs);
             }
             failed += &prefixed(
                 &format!("== {name}, Ansible"),

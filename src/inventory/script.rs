@@ -194,9 +194,13 @@ fn no_json(answer: &[u8], error: &serde_json::Error, place: &Place) -> Diagnosti
     let line = answer.split(|c| *c == b'\n').nth(error.line().saturating_sub(1));
     let line = String::from_utf8_lossy(line.unwrap_or_default());
     let start: String = line.trim().chars().take(80).collect();
-    shape(format!("the answer is not JSON: {error}"), &at)
-        .note(Some(at), format!("the line begins: {start}"))
-        .help("what is not JSON belongs on standard error")
+    let fault = shape(format!("the answer is not JSON: {error}"), &at);
+    // A line of JSON may hold a password; one of plain words is what got into the answer by mistake.
+    if start.starts_with(|c: char| c.is_alphabetic()) {
+        let fault = fault.note(Some(at), format!("the line begins: {start}"));
+        return fault.help("what is not JSON belongs on standard error");
+    }
+    fault
 }
 
 fn failed(failure: &Failure, shown: &str, place: &Place) -> Diagnostic {

@@ -102,7 +102,10 @@ fn keys_that_python_takes_for_one_are_duplicates() {
     for text in ["1: a\ntrue: b\n", "yes: a\non: b\n", "0: a\n0.0: b\n", "2.0: a\n2: b\n"] {
         assert_eq!(fault(text).code, "inventory/yaml-duplicate-key", "{text}");
     }
-    assert_eq!(read("2: a\ntrue: b\n\"1\": c\n").to_json(), json!({"2": "a", "true": "b", "1": "c"}));
+    assert_eq!(
+        read("2: a\ntrue: b\n\"1\": c\n").to_json(),
+        json!({"2": "a", "true": "b", "1": "c"})
+    );
 }
 
 #[test]

@@ -14,9 +14,16 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Value as Json, json};
 
+use vmwright::inventory::Inventory;
+
 use super::common::{answer, ask, difference, oracle, skipped};
 
 const GROUPS: [&str; 8] = ["a", "b", "c", "d", "e", "all", "ungrouped", "g-1.é"];
+
+/// The groups that may be parents or children: Ansible loses hosts when `ungrouped` is one.
+fn relative() -> impl Strategy<Value = String> {
+    prop::sample::select(&["a", "b", "c", "d", "e", "all", "g-1.é"][..]).prop_map(str::to_owned)
+}
 
 fn group() -> impl Strategy<Value = String> {
     prop::sample::select(&GROUPS[..]).prop_map(str::to_owned)
@@ -92,14 +99,14 @@ fn ini() -> impl Strategy<Value = String> {
         };
         format!("{key}{equals}{value}\n")
     });
-    let child_line = (group(), blank()).prop_map(|(group, end)| format!("{group} {}\n", end.replace(';', "#")));
+    let child_line = (relative(), blank()).prop_map(|(group, end)| format!("{group} {}\n", end.replace(';', "#")));
     let hosts = prop::collection::vec(host_line, 0..4);
     let vars = prop::collection::vec(var_line, 0..5);
     let children = prop::collection::vec(child_line, 0..3);
     let section = prop_oneof![
         4 => (group(), hosts).prop_map(|(group, lines)| format!("[{group}]\n{}", lines.concat())),
         2 => (group(), vars).prop_map(|(group, lines)| format!("[{group}:vars]\n{}", lines.concat())),
-        2 => (group(), children).prop_map(|(group, lines)| format!("[{group}:children]\n{}", lines.concat())),
+        2 => (relative(), children).prop_map(|(group, lines)| format!("[{group}:children]\n{}", lines.concat())),
         1 => blank().prop_map(|line| line.trim_start().to_owned() + "\n"),
     ];
     (prop::collection::vec(section, 1..7), 0..10u8).prop_map(|(sections, end)| {
@@ -138,7 +145,7 @@ fn yaml_group(name: &str, depth: u32) -> BoxedStrategy<String> {
     let inner = format!("{indent}    ");
     let vars = prop::collection::btree_map("[k-n]", yaml_scalar(), 0..4);
     let hosts = prop::collection::btree_map(host(), prop::collection::btree_map("[k-n]", yaml_scalar(), 0..3), 0..3);
-    let children = if depth == 0 {
+    let children = if depth == 0 && name != "ungrouped" {
         prop::collection::btree_set(prop::sample::select(&["a", "b", "c"][..]), 0..3)
             .prop_flat_map(|names| names.into_iter().map(|name| yaml_group(name, 2)).collect::<Vec<_>>())
             .boxed()
@@ -200,6 +207,7 @@ fn toml() -> impl Strategy<Value = String> {
             vars.join(", ")
         };
         for (name, (hosts, vars, children)) in groups {
+            let children = if name == "ungrouped" { Vec::new() } else { children };
             writeln!(text, "[{name}]\nchildren = {children:?}\n[{name}.hosts]").ok();
             for (host, vars) in hosts {
                 writeln!(text, "\"{host}\" = {{ {} }}", table(&vars)).ok();
@@ -219,6 +227,27 @@ fn toml() -> impl Strategy<Value = String> {
     })
 }
 
+/// A pattern of hosts.
+fn pattern() -> impl Strategy<Value = String> {
+    let one = prop_oneof![
+        4 => group(),
+        3 => "[a-c]?[hw][1-4]",
+        2 => "[a-e*?hw][1-4*?]?",
+        2 => "([a-e*]|[hw][*?])\\[-?[0-9]\\]",
+        2 => "([a-e*]|all)\\[[0-9][:-][0-9]?\\]",
+        1 => "[hw]\\[!?[0-9](-[0-9])?\\]",
+        1 => "~[hw\\.][0-9\\.]?[*+$]?",
+        1 => "(::1|fe80::\\*|10\\.0\\.0\\.[0-9*]|localhost|h1:22)",
+    ];
+    let sign = prop_oneof![5 => Just(""), 1 => Just("!"), 1 => Just("&")];
+    let signed = (sign, one).prop_map(|(sign, one)| format!("{sign}{one}"));
+    (
+        prop::collection::vec(signed, 1..4),
+        prop::sample::select(&[",", ":", " , ", ",,", "::"][..]),
+    )
+        .prop_map(|(parts, between)| parts.join(between))
+}
+
 /// Where vmwright refuses what Ansible reads, on purpose: docs/coming-from-ansible.md.
 fn meant(ours: &Json) -> bool {
     let told = ours["faults"].to_string();
@@ -234,6 +263,21 @@ fn meant(ours: &Json) -> bool {
     ]
     .iter()
     .any(|known| told.contains(known))
+}
+
+/// The patterns that select other hosts. One that matches nothing is an error, on purpose.
+fn selections(inventory: &Inventory, theirs: &Json) -> String {
+    let mut out = String::new();
+    for (pattern, want) in theirs.as_object().into_iter().flatten() {
+        let Ok(got) = inventory.select(pattern) else {
+            continue;
+        };
+        let want = if want.is_null() { json!([]) } else { want.clone() };
+        if json!(got) != want {
+            writeln!(out, "  the pattern `{pattern}`: got {got:?}, want {want}").ok();
+        }
+    }
+    out
 }
 
 #[test]
@@ -256,12 +300,14 @@ fn random_inventories_are_read_as_ansible_does() {
     let root = tempfile::tempdir().unwrap();
     let mut requests = Vec::new();
     let mut texts = Vec::new();
+    let patterns = prop::collection::vec(pattern(), 6);
     for index in 0..count {
         let (name, text) = strategy.new_tree(&mut runner).unwrap().current();
         let dir = root.path().join(index.to_string());
         std::fs::create_dir(&dir).unwrap();
         std::fs::write(dir.join(name), &text).unwrap();
-        requests.push(json!({"cwd": dir, "args": ["-i", name]}));
+        let patterns = patterns.new_tree(&mut runner).unwrap().current();
+        requests.push(json!({"cwd": dir, "args": ["-i", name], "patterns": patterns}));
         texts.push((dir, name, text));
     }
     let mut failed = String::new();
@@ -275,7 +321,12 @@ fn random_inventories_are_read_as_ansible_does() {
             (true, false) => format!("  read, but Ansible says {}\n", live["stderr"]),
             (false, _) => {
                 read += 1;
-                difference(&ours.list, &live["list"])
+                let hosts = ours.hosts.as_ref().map(|hosts| difference(hosts, &live["hosts"]));
+                let selected = ours
+                    .inventory
+                    .as_ref()
+                    .map(|inventory| selections(inventory, &live["patterns"]));
+                difference(&ours.list, &live["list"]) + &hosts.unwrap_or_default() + &selected.unwrap_or_default()
             }
         };
         if !different.is_empty() {
