@@ -64,12 +64,11 @@ pub(crate) fn real_part(data: &Data) -> Option<f64> {
 
 /// The digits before a `j`, which may begin with zeros.
 pub(crate) fn imaginary_part(token: &str) -> Option<f64> {
-    match python_number(token) {
-        Some(Data::Int(value)) => Some(value as f64),
-        Some(Data::Float(value)) => Some(value),
-        _ if token.bytes().all(|c| c.is_ascii_digit()) => token.parse().ok(),
-        _ => None,
-    }
+    let clean = without_underscores(&token.to_ascii_lowercase())?;
+    let form = clean
+        .bytes()
+        .all(|c| c.is_ascii_digit() || matches!(c, b'.' | b'e' | b'+' | b'-'));
+    if form { clean.parse().ok() } else { None }
 }
 
 /// How long the number is that a text begins with; it may turn out to be none.
@@ -88,21 +87,24 @@ pub(crate) fn number_length(text: &str) -> usize {
     end
 }
 
+/// The token without its underscores, which stand between digits only, or behind the prefix of a radix.
+fn without_underscores(token: &str) -> Option<String> {
+    let bytes = token.as_bytes();
+    let radix = bytes.len() > 2 && bytes[0] == b'0' && matches!(bytes[1], b'x' | b'o' | b'b');
+    let good = |c: Option<&u8>| c.is_some_and(|c| c.is_ascii_digit() || radix && c.is_ascii_alphanumeric());
+    let stray = |(at, c): (usize, &u8)| {
+        let before = at.checked_sub(1).and_then(|at| bytes.get(at));
+        *c == b'_' && !(good(before) && good(bytes.get(at + 1)) && (!radix || at > 1))
+    };
+    if bytes.iter().enumerate().any(stray) {
+        return None;
+    }
+    Some(token.replace('_', ""))
+}
+
 /// The number that a token is.
 pub(crate) fn python_number(token: &str) -> Option<Data> {
-    let lower = token.to_ascii_lowercase();
-    // Underscores stand between digits only.
-    let bytes = lower.as_bytes();
-    for (i, c) in bytes.iter().enumerate() {
-        if *c == b'_' {
-            let before = i.checked_sub(1).and_then(|i| bytes.get(i));
-            let good = |c: Option<&u8>| c.is_some_and(u8::is_ascii_alphanumeric);
-            if !good(before) || !good(bytes.get(i + 1)) {
-                return None;
-            }
-        }
-    }
-    let clean = lower.replace('_', "");
+    let clean = without_underscores(&token.to_ascii_lowercase())?;
     for (prefix, radix) in [("0x", 16), ("0o", 8), ("0b", 2)] {
         if let Some(digits) = clean.strip_prefix(prefix) {
             return i128::from_str_radix(digits, radix).ok().map(Data::Int);
@@ -141,10 +143,15 @@ mod tests {
             ("00", Some(Data::Int(0))),
             ("09.5", Some(Data::Float(9.5))),
             ("1e", None),
+            ("26_e5", None),
+            ("0_x1", None),
+            ("0x1_f", Some(Data::Int(31))),
         ] {
             assert_eq!(python_number(text), want, "{text}");
         }
         assert_eq!(number_length("1e-3+2"), 4);
+        assert_eq!(imaginary_part("0_049"), Some(49.0));
+        assert_eq!(imaginary_part("0o7"), None);
         assert!(equal(&Data::Bool(true), &Data::Float(1.0)));
         assert!(!equal(&Data::Int(1), &Data::Str("1".into())));
         assert_eq!(Number::Complex(-0.0, -1.0).data(), Data::Str("(-0-1j)".into()));
