@@ -1,78 +1,218 @@
-//! Inventories against recordings of `ansible-inventory` (ansible-core 2.19.14): each directory of
-//! `tests/inventory/cases` holds an inventory, the arguments (`cmd`) and the answer (`list.json`).
-//! `tests/inventory/refresh.sh` records them anew.
+//! Inventories against ansible-core 2.19.
+//!
+//! Each directory of `tests/inventory/cases` holds an inventory, the arguments (`cmd`), and what Ansible answers: `list.json`
+//! (`--list`), `hosts.json` (`--host` of each) and, for some, `patterns.json` (what patterns select).
+//! `tests/inventory/refresh.sh` records them anew. `tests/inventory/bad` holds malformed inventories and what is told of them;
+//! `tests/inventory/differences` holds those that are read differently on purpose. Where Ansible is installed, all cases and
+//! random inventories are compared with it live as well.
 
-#![expect(clippy::unwrap_used, reason = "a test helper")]
+#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
 
-use std::collections::BTreeMap;
+#[path = "inventory/common.rs"]
+mod common;
+#[path = "inventory/random.rs"]
+mod random;
+
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use vmwright::inventory::{Inventory, LoadOptions};
+use common::{Answer, answer, arguments, ask, cases, difference, name_of, oracle, skipped, told};
+use serde_json::{Value as Json, json};
+use vmwright::inventory::Inventory;
 
-/// The options and the host of `--host`, if any.
-fn options(case: &Path) -> (LoadOptions, Option<String>) {
-    let default = if case.join("hosts.yml").exists() {
-        "hosts.yml"
-    } else {
-        "hosts.ini"
-    };
-    let arguments = std::fs::read_to_string(case.join("cmd")).unwrap_or_else(|_| format!("-i\n{default}\n"));
-    let mut options = LoadOptions {
-        working_dir: case.to_owned(),
-        env: BTreeMap::new(),
-        ..LoadOptions::default()
-    };
-    let mut host = None;
-    let mut lines = arguments.lines().map(str::to_owned);
-    while let Some(option) = lines.next() {
-        let value = lines.next().unwrap();
-        match option.as_str() {
-            "-i" => options.sources.push(value),
-            "-e" => options.extra_vars.push(value),
-            "--vault-password-file" => options.vault_password_files.push(PathBuf::from(value)),
-            "--host" => host = Some(value),
-            other => panic!("{}: unknown option {other}", case.display()),
-        }
-    }
-    (options, host)
+fn read(path: &Path) -> Json {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 #[test]
 fn every_case_lists_as_ansible_does() {
-    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/inventory/cases");
-    let mut names: Vec<PathBuf> = std::fs::read_dir(cases)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    names.sort();
-    assert!(names.len() >= 40, "only {} cases", names.len());
+    let cases = cases("cases");
+    assert!(cases.len() >= 130, "only {} cases", cases.len());
     let mut failed = String::new();
-    for case in names {
-        let name = case.file_name().unwrap().to_string_lossy().into_owned();
-        let recorded = std::fs::read_to_string(case.join("list.json")).unwrap();
-        let want: serde_json::Value = serde_json::from_str(&recorded).unwrap();
-        let (options, host) = options(&case);
-        let got = match Inventory::load(&options) {
-            Ok(loaded) => match host {
-                Some(host) => loaded.inventory.host_json(&host, false),
-                None => loaded.inventory.list_json(false),
-            },
-            Err(faults) => {
-                let told: Vec<String> = faults.iter().map(|fault| format!("{} {fault}", fault.code)).collect();
-                serde_json::json!({ "faults": told })
+    for case in cases {
+        let name = name_of(&case);
+        let Answer { list, hosts, .. } = answer(&case, &arguments(&case));
+        let different = difference(&list, &read(&case.join("list.json")));
+        if !different.is_empty() {
+            writeln!(failed, "== {name} --list\n{different}").unwrap();
+        } else if let Some(hosts) = hosts {
+            let different = difference(&hosts, &read(&case.join("hosts.json")));
+            if !different.is_empty() {
+                writeln!(failed, "== {name} --host\n{different}").unwrap();
             }
+        }
+    }
+    assert!(failed.is_empty(), "{failed}");
+}
+
+/// What a pattern selects; null where it is an error.
+fn selected(inventory: &Inventory, pattern: &str) -> Json {
+    inventory.select(pattern).map_or(Json::Null, Json::from)
+}
+
+/// Ansible's answer as vmwright gives it: nothing selected is an error there, unless groups without hosts were named.
+fn same_selection(got: &Json, want: &Json) -> bool {
+    let nothing = |json: &Json| json.as_array().is_none_or(Vec::is_empty);
+    got == want || nothing(got) && nothing(want)
+}
+
+#[test]
+fn patterns_select_as_ansible_does() {
+    let mut count = 0;
+    let mut failed = String::new();
+    for case in cases("cases").iter().filter(|case| case.join("patterns.json").exists()) {
+        let inventory = answer(case, &arguments(case)).inventory.unwrap();
+        let tables = read(&case.join("patterns.json"));
+        for (kind, table) in tables.as_object().unwrap() {
+            for (pattern, want) in table.as_object().unwrap() {
+                count += 1;
+                let mut got = selected(&inventory, pattern);
+                if kind == "limits" {
+                    // A limit keeps the order of the inventory.
+                    let order: Vec<&str> = inventory.hosts().collect();
+                    if let Some(names) = got.as_array_mut() {
+                        names.sort_by_key(|name| order.iter().position(|host| Some(*host) == name.as_str()));
+                    }
+                }
+                if !same_selection(&got, want) {
+                    let name = name_of(case);
+                    writeln!(failed, "{name}: {kind} `{pattern}`: got {got}, want {want}").unwrap();
+                }
+            }
+        }
+    }
+    assert!(count >= 120, "only {count} patterns");
+    assert!(failed.is_empty(), "{failed}");
+}
+
+/// The faults, each with the code, file, line and column, in order: the file `told`. Each must have an excerpt, which
+/// needs a line.
+#[test]
+fn every_malformed_inventory_is_told_with_its_place() {
+    let all = cases("bad");
+    assert!(all.len() >= 40, "only {} malformed inventories", all.len());
+    let mut failed = String::new();
+    for case in all {
+        let (options, _) = common::options(&case, &arguments(&case));
+        let name = name_of(&case);
+        let Err(faults) = Inventory::load(&options) else {
+            writeln!(failed, "== {name}: it was read").unwrap();
+            continue;
         };
+        let got: String = faults.iter().map(|fault| told(fault) + "\n").collect();
+        if std::env::var_os("VMWRIGHT_RECORD").is_some() {
+            std::fs::write(case.join("told"), &got).unwrap();
+        }
+        let want = std::fs::read_to_string(case.join("told")).unwrap_or_default();
         if got != want {
-            let pretty = |json: &serde_json::Value| serde_json::to_string_pretty(json).unwrap();
-            let (got, want) = (pretty(&got), pretty(&want));
-            writeln!(failed, "== {name}").unwrap();
-            for line in got.lines().filter(|line| !want.lines().any(|other| other == *line)) {
-                writeln!(failed, "  got  {line}").unwrap();
+            writeln!(failed, "== {name}\n got:\n{got} want:\n{want}").unwrap();
+        }
+        for fault in &faults {
+            if fault.help.is_empty() || fault.place.is_none() {
+                writeln!(failed, "== {name}: {} has no help or no place", fault.code).unwrap();
             }
-            for line in want.lines().filter(|line| !got.lines().any(|other| other == *line)) {
-                writeln!(failed, "  want {line}").unwrap();
+            let about_a_file = !case.join("without-place").exists();
+            if about_a_file
+                && !fault
+                    .place
+                    .as_ref()
+                    .is_some_and(|place| place.line > 0 && place.column > 0)
+            {
+                writeln!(failed, "== {name}: {} has no line and column", fault.code).unwrap();
             }
+        }
+    }
+    assert!(failed.is_empty(), "{failed}");
+}
+
+#[test]
+fn every_case_lists_as_the_ansible_that_is_installed() {
+    let Some(python) = oracle() else {
+        skipped("inventories against a live Ansible");
+        return;
+    };
+    let cases = cases("cases");
+    let requests: Vec<Json> = cases
+        .iter()
+        .map(|case| {
+            let mut request = json!({"cwd": case, "args": arguments(case)});
+            if case.join("patterns.json").exists() {
+                let tables = read(&case.join("patterns.json"));
+                for kind in ["patterns", "limits"] {
+                    request[kind] = tables[kind].as_object().unwrap().keys().cloned().collect();
+                }
+            }
+            request
+        })
+        .collect();
+    let mut failed = String::new();
+    for (case, live) in cases.iter().zip(ask(&python, &requests)) {
+        let name = name_of(case);
+        let ours = answer(case, &arguments(case));
+        failed += &prefixed(&format!("== {name} --list"), &difference(&ours.list, &live["list"]));
+        if let Some(hosts) = &ours.hosts {
+            failed += &prefixed(&format!("== {name} --host"), &difference(hosts, &live["hosts"]));
+        }
+        if case.join("patterns.json").exists() {
+            let tables = read(&case.join("patterns.json"));
+            for kind in ["patterns", "limits"] {
+                failed += &prefixed(&format!("== {name} {kind}"), &difference(&tables[kind], &live[kind]));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{failed}");
+}
+
+fn prefixed(title: &str, different: &str) -> String {
+    if different.is_empty() {
+        String::new()
+    } else {
+        format!("{title}\n{different}\n")
+    }
+}
+
+/// Inventories that vmwright reads differently on purpose: `told` holds what it says where it refuses, `ours.json` what it
+/// lists where it reads, and `list.json` what Ansible makes of it (null where it refuses).
+#[test]
+fn every_difference_is_as_documented() {
+    let cases = cases("differences");
+    let record = std::env::var_os("VMWRIGHT_RECORD").is_some();
+    let live = oracle().map(|python| {
+        let request = |case: &PathBuf| json!({"cwd": case, "args": arguments(case)});
+        ask(&python, &cases.iter().map(request).collect::<Vec<Json>>())
+    });
+    let keep = |path: PathBuf, json: &Json| {
+        std::fs::write(path, serde_json::to_string_pretty(json).unwrap() + "\n").unwrap();
+    };
+    let mut failed = String::new();
+    let documented = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/coming-from-ansible.md"));
+    let documented = documented.unwrap();
+    for (index, case) in cases.iter().enumerate() {
+        let name = name_of(case);
+        if !documented.contains(&format!("`{name}`")) {
+            writeln!(failed, "{name}: not in docs/coming-from-ansible.md").unwrap();
+        }
+        let ours = answer(case, &arguments(case)).list;
+        if record {
+            keep(case.join("ours.json"), &ours);
+        }
+        failed += &prefixed(
+            &format!("== {name}"),
+            &difference(&ours, &read(&case.join("ours.json"))),
+        );
+        if let Some(live) = &live {
+            let theirs = &live[index]["list"];
+            if record {
+                keep(case.join("list.json"), theirs);
+            }
+            failed += &prefixed(
+                &format!("== {name}, Ansible"),
+                &difference(theirs, &read(&case.join("list.json"))),
+            );
+        }
+        if ours == read(&case.join("list.json")) {
+            writeln!(failed, "{name}: there is no difference").unwrap();
         }
     }
     assert!(failed.is_empty(), "{failed}");

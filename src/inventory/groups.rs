@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
+use super::host_pattern;
 use super::value::{Data, Value};
 use crate::diagnose::{Diagnostic, Place};
 
@@ -224,6 +225,36 @@ impl Graph {
                 Ok(())
             }
         }
+    }
+
+    /// Puts a host with its port and variables into a group; the port counts for a host that was not known before.
+    ///
+    /// # Errors
+    ///
+    /// As [`Graph::set_group_var`], and `inventory/host-name` for a host without a name.
+    pub fn declare_host(
+        &mut self,
+        name: &str,
+        group: usize,
+        source: &Arc<str>,
+        port: Option<u16>,
+        place: &Place,
+        vars: &[(Arc<str>, Arc<Value>)],
+    ) -> Result<(), Diagnostic> {
+        if name.is_empty() {
+            return Err(host_pattern::fault(name, "it is empty", place));
+        }
+        let known = self.host_index.contains_key(name);
+        let host = self.add_host(name, Some(group), source);
+        // Python takes the port 0 for none.
+        if let (Some(port @ 1..), false) = (port, known) {
+            let port = Value::new(Data::Int(port.into()), place.clone());
+            self.hosts[host].vars.insert("ansible_port".into(), Arc::new(port));
+        }
+        for (key, value) in vars {
+            self.set_host_var(host, key, value)?;
+        }
+        Ok(())
     }
 
     /// Warnings of hosts that have the name of a group.

@@ -3,7 +3,11 @@
 //! By the rules of ansible-core (`parsing/utils/addresses.py`, `plugins/inventory/__init__.py`): a text that is no
 //! address with ranges is taken as it is, without a port.
 
-use std::net::Ipv6Addr;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::diagnose::{Diagnostic, Place};
 
 /// How many hosts one name with ranges may stand for.
 pub const MAX_HOSTS: usize = 100_000;
@@ -20,13 +24,23 @@ pub fn expand(text: &str) -> Result<(Vec<String>, Option<u16>), String> {
     Ok((names, port))
 }
 
+/// What is told of a name that [`expand`] refuses.
+pub(crate) fn fault(name: &str, why: &str, place: &Place) -> Diagnostic {
+    Diagnostic::error("inventory/host-name", format!("`{name}` is not a host: {why}"))
+        .at(place.clone())
+        .rule("a host is a name or address, perhaps with ranges such as web[01:10] and a :port")
+        .help("correct the name or the range")
+}
+
 /// Splits the port off, if the whole is an address with a port.
 pub fn split_port(text: &str) -> Result<(&str, Option<u16>), String> {
-    let parsed = bracketed(text).or_else(|| trailing_port(text));
-    let (host, port) = match parsed {
-        Some((host, port)) => (host, Some(port)),
-        None => (text, None),
-    };
+    let (mut host, mut port) = (text, None);
+    // Of `[web:22]:33` the inner port counts.
+    for parse in [bracketed, trailing_port] {
+        if let Some((inner, digits)) = parse(host) {
+            (host, port) = (inner, Some(digits));
+        }
+    }
     if !is_address(host) {
         return Ok((text, None));
     }
@@ -116,28 +130,22 @@ fn is_range(range: &str) -> bool {
     }
 }
 
+/// An IPv6 address, where a part may be a range of hexadecimal numbers.
+static IPV6: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let part = r"(?:[0-9a-f]{1,4}|\[[0-9a-f]+:[0-9a-f]+(?::[0-9]+)?\])";
+    let mut forms = vec![
+        format!("(?:{part}:){{7}}{part}"),
+        format!("(?:{part}:){{1,6}}:"),
+        format!(":(?::{part}){{1,6}}"),
+        format!("{part}?::"),
+        format!(r"(?:(?:0:){{6}}|::(?:ffff:)?|(?:0:){{5}}ffff:)(?:{part}\.){{3}}{part}"),
+    ];
+    forms.extend((1..=6).map(|before| format!("(?:{part}:){{{before}}}(?::{part}){{1,{}}}", 7 - before)));
+    Regex::new(&format!("^(?i:{})$", forms.join("|"))).ok()
+});
+
 fn is_ipv6(text: &str) -> bool {
-    if !text.contains(':') {
-        return false;
-    }
-    let mut plain = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('[') {
-        let Some((range, after)) = after.split_once(']') else {
-            return false;
-        };
-        if !range
-            .split(':')
-            .all(|part| !part.is_empty() && part.bytes().all(|c| c.is_ascii_hexdigit()))
-        {
-            return false;
-        }
-        plain.push_str(before);
-        plain.push('0');
-        rest = after;
-    }
-    plain.push_str(rest);
-    plain.parse::<Ipv6Addr>().is_ok()
+    text.contains(':') && IPV6.as_ref().is_some_and(|ipv6| ipv6.is_match(text))
 }
 
 const LETTERS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -153,6 +161,9 @@ fn expand_ranges(text: &str, out: &mut Vec<String>) -> Result<(), String> {
     let Some((range, tail)) = rest.split_once(']') else {
         return Err("the `[` of a range has no `]`".to_owned());
     };
+    if head.contains([']', '|']) || range.contains('|') || tail.contains('|') {
+        return Err("beside a range there may be neither `|` nor a `]` of its own".to_owned());
+    }
     let parts: Vec<&str> = range.split(':').collect();
     let (from, to, step) = match parts.as_slice() {
         [from, to] => (*from, *to, "1"),
@@ -203,7 +214,8 @@ fn expand_ranges(text: &str, out: &mut Vec<String>) -> Result<(), String> {
 }
 
 fn letter(part: &str) -> Option<usize> {
-    if part.len() == 1 { LETTERS.find(part) } else { None }
+    // Ansible takes `bc` for `b`: it looks for the text among the letters.
+    if part.is_empty() { None } else { LETTERS.find(part) }
 }
 
 #[cfg(test)]
@@ -230,6 +242,8 @@ mod tests {
     fn ports_are_split_off_addresses_only() {
         assert_eq!(expand("a.b:22").unwrap(), (vec!["a.b".into()], Some(22)));
         assert_eq!(expand("w[1:2]:22").unwrap(), (vec!["w1".into(), "w2".into()], Some(22)));
+        assert_eq!(expand("[a:22]:33").unwrap(), (vec!["a".into()], Some(22)));
+        assert_eq!(expand("::ffff:1.2.3.4").unwrap(), (vec!["::ffff:1.2.3.4".into()], None));
         assert_eq!(expand("[::1]:22").unwrap(), (vec!["::1".into()], Some(22)));
         assert_eq!(expand("fe80::1").unwrap(), (vec!["fe80::1".into()], None));
         assert_eq!(expand("a b:22").unwrap(), (vec!["a b:22".into()], None));
@@ -248,6 +262,8 @@ mod tests {
             "a[1]",
             "a[0:999999]",
             "a[é:z]",
+            "a]b[1:2]",
+            "a|b[1:2]",
         ] {
             assert!(expand(text).is_err(), "{text}");
         }

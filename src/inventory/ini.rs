@@ -14,7 +14,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use super::groups::Graph;
-use super::value::{Data, Value};
+use super::value::Value;
 use super::{host_pattern, literal, words};
 use crate::diagnose::{Diagnostic, Place, nearest};
 
@@ -64,7 +64,7 @@ pub(crate) fn read(
     let mut group = super::groups::UNGROUPED;
     let mut section = Some(Section::Hosts);
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    for (number, line) in (1u32..).zip(text.lines()) {
+    for (number, line) in (1u32..).zip(lines(text)) {
         let indent = line.chars().take_while(|c| c.is_whitespace()).count();
         let column = u32::try_from(indent).unwrap_or(u32::MAX).saturating_add(1);
         let line = line.trim();
@@ -115,6 +115,30 @@ pub(crate) fn read(
     } else {
         Err(reader.faults)
     }
+}
+
+/// The lines, ended as Python's `splitlines` ends them.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let ends = |c: char| {
+            matches!(
+                c,
+                '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}'
+            )
+        };
+        let Some(at) = rest.find(ends) else {
+            return Some(std::mem::take(&mut rest));
+        };
+        let (line, after) = rest.split_at(at);
+        let length = after.chars().next().map_or(0, char::len_utf8);
+        let length = if after.starts_with("\r\n") { 2 } else { length };
+        rest = &after[length..];
+        Some(line)
+    })
 }
 
 /// The group and the kind of a section header, if the line is one.
@@ -179,12 +203,7 @@ impl Reader<'_> {
         let Some((name, variables)) = words.split_first() else {
             return Ok(());
         };
-        let bad_name = |why: String| {
-            Diagnostic::error("inventory/host-name", format!("`{}` is not a host: {why}", name.text))
-                .at(at(name.column))
-                .rule("a host is a name or address, perhaps with ranges such as web[01:10] and a :port")
-                .help("correct the name or the range")
-        };
+        let bad_name = |why: String| host_pattern::fault(&name.text, &why, &at(name.column));
         let (names, port) = host_pattern::expand(&name.text).map_err(bad_name)?;
         if name.text.ends_with(':') && port.is_none() {
             return Err(bad_name("it ends in a colon, which stands before a port".to_owned()));
@@ -194,7 +213,7 @@ impl Reader<'_> {
                 "`---` begins a YAML file; give it the extension .yml".to_owned(),
             ));
         }
-        let mut values = Vec::with_capacity(variables.len());
+        let mut values: Vec<(Arc<str>, Arc<Value>)> = Vec::with_capacity(variables.len());
         for word in variables {
             let Some((key, text)) = word.text.split_once('=') else {
                 return Err(
@@ -225,20 +244,11 @@ impl Reader<'_> {
                     .help(format!("quote it: {key}='..#..'")),
                 );
             }
-            values.push((key.to_owned(), Arc::new(value)));
+            values.push((Arc::from(key), Arc::new(value)));
         }
         for name in names {
-            let known = self.graph.host_index.contains_key(name.as_str());
-            let host = self.graph.add_host(&name, Some(group), &self.source);
-            if let (Some(port), false) = (port, known) {
-                let port = Value::new(Data::Int(port.into()), at(place.column));
-                self.graph.hosts[host]
-                    .vars
-                    .insert("ansible_port".into(), Arc::new(port));
-            }
-            for (key, value) in &values {
-                self.graph.set_host_var(host, key, value)?;
-            }
+            self.graph
+                .declare_host(&name, group, &self.source, port, place, &values)?;
         }
         Ok(())
     }
@@ -318,6 +328,7 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::value::Data;
     use super::*;
     use proptest::prelude::*;
 

@@ -42,6 +42,21 @@ const INTERNAL: [&str; 33] = [
     "role_uuid",
 ];
 
+/// The variables of a host as `--host` prints them: there Ansible does not tell text that is never a template.
+pub(crate) fn alone(core: &Core, index: usize, masked: bool) -> Json {
+    fn plain(json: Json) -> Json {
+        match json {
+            Json::Object(map) => match map.get("__ansible_unsafe") {
+                Some(Json::String(text)) if map.len() == 1 => Json::String(text.clone()),
+                _ => Json::Object(map.into_iter().map(|(key, value)| (key, plain(value))).collect()),
+            },
+            Json::Array(list) => Json::Array(list.into_iter().map(plain).collect()),
+            other => other,
+        }
+    }
+    plain(host(core, index, masked))
+}
+
 /// The variables of a host.
 pub(crate) fn host(core: &Core, host: usize, masked: bool) -> Json {
     let vars = core.vars_of(host);

@@ -4,6 +4,7 @@
 
 use indexmap::IndexMap;
 
+use super::number::{Number, equal, imaginary_part, number_length, python_number, real_part};
 use super::scalar;
 use super::value::{Data, Entry, Value};
 use crate::diagnose::Place;
@@ -165,6 +166,7 @@ impl<'t> Reader<'t> {
         }
         self.brackets += 1;
         let mut map = IndexMap::new();
+        let mut keys: Vec<(Data, String)> = Vec::new();
         let mut set: Vec<Value> = Vec::new();
         let mut comma = true;
         while !self.eat('}') {
@@ -181,9 +183,16 @@ impl<'t> Reader<'t> {
                     key_place: self.place.clone(),
                     value,
                 };
-                map.insert(scalar::key_text(&key.data)?, entry);
+                // Python takes 1, 1.0 and True for one key, by its first name.
+                let same = keys.iter().find(|(known, _)| equal(known, &key.data));
+                let name = match same {
+                    Some((_, name)) => name.clone(),
+                    None => scalar::key_text(&key.data)?,
+                };
+                map.insert(name.clone(), entry);
+                keys.push((key.data, name));
             } else if map.is_empty() && !matches!(key.data, Data::List(_) | Data::Map(_)) {
-                if !set.iter().any(|item| item.data == key.data) {
+                if !set.iter().any(|item| equal(&item.data, &key.data)) {
                     set.push(key);
                 }
             } else {
@@ -203,7 +212,7 @@ impl<'t> Reader<'t> {
     fn strings(&mut self) -> Option<Value> {
         let mut text = String::new();
         let mut any = false;
-        let mut bytes = false;
+        let mut bytes = None;
         loop {
             self.skip();
             let prefix: String = self.rest.chars().take_while(char::is_ascii_alphabetic).collect();
@@ -216,17 +225,30 @@ impl<'t> Reader<'t> {
                 "r" | "br" | "rb" => true,
                 _ => return None,
             };
-            bytes |= prefix.contains(['b', 'B']);
+            let here = prefix.contains(['b', 'B']);
+            if bytes.is_some_and(|before| before != here) {
+                return None;
+            }
+            bytes = Some(here);
             self.rest = body;
-            text.push_str(&self.string(raw)?);
+            let part = self.string(raw)?;
+            if here && !self.raw_ascii(body) {
+                return None;
+            }
+            text.push_str(&part);
             any = true;
         }
-        match (any, bytes) {
+        match (any, bytes == Some(true)) {
             (false, _) => None,
             // Ansible trusts no template in bytes.
             (true, true) => self.value(Data::Unsafe(text)),
             (true, false) => self.value(Data::Str(text)),
         }
+    }
+
+    /// Whether what was read since `from` is ASCII, as bytes must be.
+    fn raw_ascii(&self, from: &str) -> bool {
+        from[..from.len() - self.rest.len()].is_ascii()
     }
 
     fn string(&mut self, raw: bool) -> Option<String> {
@@ -263,18 +285,55 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// A number, perhaps with one sign, perhaps complex: `1`, `-1.5`, `-(1)`, `1+2j`.
     fn number(&mut self) -> Option<Value> {
-        let mut negative = false;
-        let mut signed = false;
-        loop {
-            self.skip();
-            match self.rest.chars().next()? {
-                '-' => negative = !negative,
-                '+' => {}
-                _ => break,
-            }
-            signed = true;
+        let negative = match self.rest.chars().next()? {
+            '-' => Some(true),
+            '+' => Some(false),
+            _ => None,
+        };
+        if negative.is_some() {
             self.rest = &self.rest[1..];
+            self.skip();
+        }
+        let (mut number, brackets) = self.unsigned(0)?;
+        if let Some(negative) = negative {
+            number = number.signed(negative);
+        }
+        // `1+2j`: of the two terms only the first may have a sign.
+        let before = self.rest;
+        self.skip();
+        if let Number::Real(data) = &number
+            && let Some(sign) = self.rest.chars().next().filter(|c| matches!(c, '+' | '-'))
+            && !(brackets && negative.is_none())
+        {
+            let real = real_part(data)?;
+            self.rest = &self.rest[1..];
+            self.skip();
+            let (Number::Complex(add, imaginary), _) = self.unsigned(0)? else {
+                return None;
+            };
+            let sum = match sign {
+                '-' => Number::Complex(real - add, 0.0 - imaginary),
+                _ => Number::Complex(real + add, 0.0 + imaginary),
+            };
+            return self.value(sum.data());
+        }
+        self.rest = before;
+        self.value(number.data())
+    }
+
+    /// A number without a sign, perhaps in parentheses.
+    fn unsigned(&mut self, depth: usize) -> Option<(Number, bool)> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        if self.eat('(') {
+            self.brackets += 1;
+            let inner = self.unsigned(depth + 1)?.0;
+            let closed = self.eat(')');
+            self.brackets -= 1;
+            return closed.then_some((inner, true));
         }
         let end = number_length(self.rest);
         let (token, rest) = self.rest.split_at(end);
@@ -282,67 +341,13 @@ impl<'t> Reader<'t> {
             return None;
         }
         self.rest = rest;
-        let mut data = python_number(token)?;
-        if signed {
-            match &mut data {
-                Data::Int(value) if negative => *value = -*value,
-                Data::Float(value) if negative => *value = -*value,
-                _ => {}
+        let number = match token.strip_suffix(['j', 'J']) {
+            Some(imaginary) if !imaginary.to_ascii_lowercase().starts_with("0x") => {
+                Number::Complex(0.0, imaginary_part(imaginary)?)
             }
-        }
-        self.value(data)
-    }
-}
-
-fn number_length(text: &str) -> usize {
-    let mut end = 0;
-    let bytes = text.as_bytes();
-    let radix = bytes.len() > 1 && bytes[0] == b'0' && matches!(bytes[1].to_ascii_lowercase(), b'x' | b'o' | b'b');
-    while let Some(c) = bytes.get(end) {
-        let exponent_sign = matches!(c, b'+' | b'-') && end > 0 && !radix && matches!(bytes[end - 1], b'e' | b'E');
-        if c.is_ascii_alphanumeric() || matches!(c, b'_' | b'.') || exponent_sign {
-            end += 1;
-        } else {
-            break;
-        }
-    }
-    end
-}
-
-fn python_number(token: &str) -> Option<Data> {
-    let lower = token.to_ascii_lowercase();
-    // Underscores stand between digits only.
-    let bytes = lower.as_bytes();
-    for (i, c) in bytes.iter().enumerate() {
-        if *c == b'_' {
-            let before = i.checked_sub(1).and_then(|i| bytes.get(i));
-            let good = |c: Option<&u8>| c.is_some_and(u8::is_ascii_alphanumeric);
-            if !good(before) || !good(bytes.get(i + 1)) {
-                return None;
-            }
-        }
-    }
-    let clean = lower.replace('_', "");
-    for (prefix, radix) in [("0x", 16), ("0o", 8), ("0b", 2)] {
-        if let Some(digits) = clean.strip_prefix(prefix) {
-            return i128::from_str_radix(digits, radix).ok().map(Data::Int);
-        }
-    }
-    if clean.bytes().all(|c| c.is_ascii_digit()) {
-        let leading_zero = clean.len() > 1 && clean.starts_with('0') && clean.bytes().any(|c| c != b'0');
-        return if leading_zero {
-            None
-        } else {
-            clean.parse().ok().map(Data::Int)
+            Some(_) | None => Number::Real(python_number(token)?),
         };
-    }
-    let form = clean
-        .bytes()
-        .all(|c| c.is_ascii_digit() || matches!(c, b'.' | b'e' | b'+' | b'-'));
-    if form {
-        clean.parse().ok().map(Data::Float)
-    } else {
-        None
+        Some((number, false))
     }
 }
 
@@ -416,6 +421,15 @@ mod tests {
             ("1e3", json!(1000.0)),
             ("10.0.0.1", json!("10.0.0.1")),
             ("1j", json!("1j")),
+            ("1+2j", json!("(1+2j)")),
+            ("-1e5J", json!("(-0-100000j)")),
+            ("2.5 - 1j", json!("(2.5-1j)")),
+            ("1+2", json!("1+2")),
+            ("--1", json!("--1")),
+            ("-(1)", json!(-1)),
+            ("{1: 'a', True: 'b', 1.0: 'c'}", json!({"1": "c"})),
+            ("'a' b'b'", json!("'a' b'b'")),
+            ("b'é'", json!("b'é'")),
             ("true", json!("true")),
             ("True", json!(true)),
             ("None", json!(null)),

@@ -1,7 +1,7 @@
 //! Ansible inventories, read as Ansible reads them; every value knows its place.
 //!
 //! ```text
-//! -i sources --(sources)--> yaml | ini | script | list of hosts --> graph of hosts and groups
+//! -i sources --(sources)--> yaml | ini | toml | script | list of hosts --> graph of hosts and groups
 //! group_vars/ host_vars/ -e --(vars, extra)--> layers, weakest first
 //! graph + layers --> Scope of one host --(template)--> Value
 //! ```
@@ -16,7 +16,7 @@
 //! runs inventory scripts and password scripts; it writes nothing. It never runs what a template asks for.
 //!
 //! Where vmwright differs from ansible-core 2.19: a file that cannot be read, a duplicate key in YAML, a host pattern
-//! that matches nothing and `bool` of neither yes nor no are errors; dates stay text; inventory plugins and TOML are
+//! that matches nothing and `bool` of neither yes nor no are errors; dates stay text; inventory plugins are
 //! refused; templates cannot run commands.
 
 mod encode;
@@ -36,6 +36,7 @@ pub mod literal;
 #[cfg(test)]
 mod load_tests;
 mod lookup;
+mod number;
 mod pattern;
 mod scalar;
 mod scope;
@@ -48,6 +49,7 @@ mod template_fault;
 #[cfg(test)]
 mod template_tests;
 mod text;
+mod toml_source;
 pub mod value;
 mod vars;
 pub mod vault;
@@ -303,14 +305,15 @@ impl Inventory {
         hosts.into_iter().map(|host| &*graph.hosts[host].name).collect()
     }
 
-    /// The hosts that a `--limit` pattern selects: names, groups, globs, `~regex`, `,` `:` `!` `&`, `group[0]`, `group[1:3]`.
+    /// The hosts that a `--limit` pattern selects: names, groups, globs, `~regex`, `,` `:` `!` `&`, `group[0]`,
+    /// `group[1:3]`, and `@file` with one pattern a line.
     ///
     /// # Errors
     ///
     /// `inventory/no-match` for a part that matches nothing, `inventory/pattern` for one that does not parse.
     pub fn select(&self, pattern: &str) -> Result<Vec<String>, Diagnostic> {
         let graph = &self.core.graph;
-        let hosts = pattern::select(graph, pattern)?;
+        let hosts = pattern::select(graph, pattern, &self.core.working_dir)?;
         Ok(hosts
             .into_iter()
             .map(|host| graph.hosts[host].name.to_string())
@@ -330,7 +333,7 @@ impl Inventory {
     /// What `ansible-inventory --host` prints; an empty object for an unknown host.
     pub fn host_json(&self, host: &str, masked: bool) -> serde_json::Value {
         match self.core.graph.host_index.get(host) {
-            Some(host) => list::host(&self.core, *host, masked),
+            Some(host) => list::alone(&self.core, *host, masked),
             None => serde_json::Value::Object(serde_json::Map::new()),
         }
     }

@@ -6,12 +6,15 @@
 //! a,&b                          those of a that are in b as well
 //! a,!b                          those of a that are not in b
 //! web[0]  web[-1]  web[1:3]     by position, the end included
+//! @file                         each line of the file a pattern
 //! ```
 //!
 //! First come the plain patterns, then the `&`, then the `!` (ansible-core `inventory/manager.py`). A pattern that
 //! matches nothing is an error here; Ansible warns and goes on.
 
 use std::collections::HashSet;
+use std::path::Path;
+use std::sync::LazyLock;
 
 use regex::Regex;
 
@@ -19,9 +22,15 @@ use super::groups::{ALL, Graph};
 use super::host_pattern;
 use crate::diagnose::{Diagnostic, Exit, Place, nearest};
 
-/// The hosts that a pattern selects, in the order of the inventory's groups.
-pub(crate) fn select(graph: &Graph, pattern: &str) -> Result<Vec<usize>, Diagnostic> {
-    let parts = split(pattern);
+/// The hosts that a pattern selects, in the order of the inventory's groups. `@file` is seen from `working_dir`.
+pub(crate) fn select(graph: &Graph, pattern: &str, working_dir: &Path) -> Result<Vec<usize>, Diagnostic> {
+    let mut parts = Vec::new();
+    for part in split(pattern) {
+        match part.strip_prefix('@') {
+            Some(file) => parts.extend(lines_of(file, working_dir)?),
+            None => parts.push(part),
+        }
+    }
     let (mut plain, mut and, mut not) = (Vec::new(), Vec::new(), Vec::new());
     for part in &parts {
         match part.chars().next() {
@@ -49,28 +58,33 @@ pub(crate) fn select(graph: &Graph, pattern: &str) -> Result<Vec<usize>, Diagnos
     Ok(hosts)
 }
 
-/// Splits at commas; without commas at colons, unless the whole is one name (an address, a range).
+/// The patterns in a file, one a line.
+fn lines_of(file: &str, working_dir: &Path) -> Result<Vec<String>, Diagnostic> {
+    let text = std::fs::read_to_string(working_dir.join(file)).map_err(|error| {
+        Diagnostic::error(
+            "inventory/pattern-file",
+            format!("the file of host patterns {file} cannot be read: {error}"),
+        )
+        .at(Place::whole(file))
+        .rule("behind `@` stands a file that holds one host pattern a line")
+        .help("check the path; it is seen from the working directory")
+    })?;
+    let text = text.trim_start_matches('\u{feff}');
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    Ok(lines.map(str::to_owned).collect())
+}
+
+/// Splits at commas; without commas at colons and blanks outside brackets, unless the whole is one name (an address, a
+/// range). A bracket without its other half vanishes, as in Ansible.
 fn split(pattern: &str) -> Vec<String> {
-    let parts: Vec<String> = if pattern.contains(',') {
-        pattern.split(',').map(str::to_owned).collect()
-    } else if pattern.starts_with('~') || is_one_name(pattern) {
-        vec![pattern.to_owned()]
+    let parts: Vec<&str> = if pattern.contains(',') {
+        pattern.split(',').collect()
+    } else if is_one_name(pattern) {
+        vec![pattern]
     } else {
-        let mut parts = vec![String::new()];
-        let mut inside = false;
-        for c in pattern.chars() {
-            match c {
-                '[' => inside = true,
-                ']' => inside = false,
-                _ => {}
-            }
-            if !inside && (c == ':' || c.is_whitespace()) {
-                parts.push(String::new());
-            } else if let Some(last) = parts.last_mut() {
-                last.push(c);
-            }
-        }
-        parts
+        PART.as_ref()
+            .map(|part| part.find_iter(pattern).map(|found| found.as_str()).collect())
+            .unwrap_or_default()
     };
     parts
         .into_iter()
@@ -78,6 +92,8 @@ fn split(pattern: &str) -> Vec<String> {
         .filter(|part| !part.is_empty())
         .collect()
 }
+
+static PART: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?:[^\s:\[\]]|\[[^\]]*\])+").ok());
 
 fn is_one_name(pattern: &str) -> bool {
     match host_pattern::split_port(pattern) {
@@ -138,14 +154,13 @@ fn one(graph: &Graph, part: &str, whole: &str) -> Result<Vec<usize>, Diagnostic>
     let groups: Vec<usize> = (0..graph.groups.len())
         .filter(|group| matcher.is_match(&graph.groups[*group].name))
         .collect();
+    // Positions count a host as often as it is in the groups: so does Ansible.
     let mut hosts = Vec::new();
-    let mut seen = HashSet::new();
     for group in &groups {
-        hosts.extend(graph.hosts_of(*group).into_iter().filter(|host| seen.insert(*host)));
+        hosts.extend(graph.hosts_of(*group));
     }
     if groups.is_empty() || regex.is_some() || name.contains(['.', '?', '*', '[']) {
-        let named = (0..graph.hosts.len()).filter(|host| matcher.is_match(&graph.hosts[*host].name));
-        hosts.extend(named.filter(|host| seen.insert(*host)));
+        hosts.extend((0..graph.hosts.len()).filter(|host| matcher.is_match(&graph.hosts[*host].name)));
     }
     // An empty group is no mistake, an unknown name is.
     if hosts.is_empty() && groups.is_empty() && part != "all" {
@@ -224,17 +239,7 @@ fn glob(pattern: &str) -> String {
                 match end {
                     None => out.push_str("\\["),
                     Some(end) => {
-                        out.push('[');
-                        if first > i {
-                            out.push('^');
-                        }
-                        for c in &chars[first..end] {
-                            if *c != '-' && !c.is_alphanumeric() {
-                                out.push('\\');
-                            }
-                            out.push(*c);
-                        }
-                        out.push(']');
+                        out.push_str(&set(&chars[first..end], first > i));
                         i = end + 1;
                     }
                 }
@@ -244,6 +249,40 @@ fn glob(pattern: &str) -> String {
     }
     out.push_str(")$");
     out
+}
+
+/// A set of a glob. A range whose begin is after its end holds nothing, as in Python's `fnmatch`.
+fn set(chars: &[char], negated: bool) -> String {
+    let mut inside = String::new();
+    let literal = |c: char| {
+        if c.is_alphanumeric() {
+            c.to_string()
+        } else {
+            regex::escape(&c.to_string())
+        }
+    };
+    let mut at = 0;
+    while let Some(c) = chars.get(at) {
+        match (chars.get(at + 1), chars.get(at + 2)) {
+            (Some('-'), Some(end)) => {
+                if c <= end {
+                    inside.push_str(&format!("{}-{}", literal(*c), literal(*end)));
+                }
+                at += 3;
+            }
+            _ => {
+                inside.push_str(&literal(*c));
+                at += 1;
+            }
+        }
+    }
+    match (inside.is_empty(), negated) {
+        (true, true) => ".".to_owned(),
+        // Nothing matches it.
+        (true, false) => "[^\\s\\S]".to_owned(),
+        (false, true) => format!("[^{inside}]"),
+        (false, false) => format!("[{inside}]"),
+    }
 }
 
 #[cfg(test)]
@@ -266,7 +305,7 @@ mod tests {
 
     fn names(pattern: &str) -> String {
         let graph = graph();
-        let hosts = select(&graph, pattern).unwrap();
+        let hosts = select(&graph, pattern, Path::new(".")).unwrap();
         hosts
             .iter()
             .map(|host| &*graph.hosts[*host].name)
@@ -299,22 +338,38 @@ mod tests {
         }
     }
 
+    fn refused(pattern: &str) -> Diagnostic {
+        select(&graph(), pattern, Path::new(".")).unwrap_err()
+    }
+
+    #[test]
+    fn a_file_holds_one_pattern_a_line() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("some.txt"), "\u{feff}w3\r\n\n  d1 \n!w4\n").unwrap();
+        let graph = graph();
+        let hosts = select(&graph, "w4,@some.txt", dir.path()).unwrap();
+        let names: Vec<&str> = hosts.iter().map(|host| &*graph.hosts[*host].name).collect();
+        assert_eq!(names, ["w3", "d1"]);
+        let fault = select(&graph, "@none", dir.path()).unwrap_err();
+        assert_eq!(fault.code, "inventory/pattern-file");
+    }
+
     #[test]
     fn a_name_that_matches_nothing_is_an_error_with_the_nearest() {
-        let fault = select(&graph(), "webb").unwrap_err();
+        let fault = refused("webb");
         assert_eq!(
             (fault.code, fault.help[0].as_str()),
             ("inventory/no-match", "did you mean `web`?")
         );
-        assert_eq!(select(&graph(), "web[9]").unwrap_err().code, "inventory/no-match");
-        assert_eq!(select(&graph(), "~(").unwrap_err().code, "inventory/pattern");
-        assert_eq!(select(&graph(), "web,!nope").unwrap_err().code, "inventory/no-match");
+        assert_eq!(refused("web[9]").code, "inventory/no-match");
+        assert_eq!(refused("~(").code, "inventory/pattern");
+        assert_eq!(refused("web,!nope").code, "inventory/no-match");
     }
 
     proptest! {
         #[test]
         fn no_pattern_makes_it_panic(pattern in "[~!&,:\\[\\]*?0-9a-dw-]{0,24}|\\PC{0,24}") {
-            let _ = select(&graph(), &pattern);
+            let _ = select(&graph(), &pattern, Path::new("."));
         }
     }
 }

@@ -7,12 +7,12 @@
 
 use super::value::{Data, float_text};
 
-/// The value of a plain scalar; `None` where PyYAML refuses it (a lone `=`, digits that make no number).
+/// The value of a plain scalar; `None` where PyYAML refuses it (a lone `=` or `<<`, digits that make no number).
 pub(crate) fn resolve(text: &str) -> Option<Data> {
     if is_null(text) {
         return Some(Data::Null);
     }
-    if text == "=" {
+    if matches!(text, "=" | "<<") {
         return None;
     }
     if let Some(value) = boolean(text) {
@@ -189,6 +189,21 @@ pub(crate) fn key_text(data: &Data) -> Option<String> {
         Data::Str(text) | Data::Unsafe(text) => text.clone(),
         Data::List(_) | Data::Map(_) | Data::Vault(_) => return None,
     })
+}
+
+/// The names that keys equal to this one may bear: Python takes 1, 1.0 and true for one key.
+pub(crate) fn equal_keys(data: &Data) -> Vec<String> {
+    let number = match data {
+        Data::Bool(value) => f64::from(u8::from(*value)),
+        Data::Int(value) if value.unsigned_abs() < 1 << 53 => *value as f64,
+        Data::Float(value) if value.fract() == 0.0 && value.abs() < 9e15 => *value,
+        _ => return Vec::new(),
+    };
+    let mut names = vec![format!("{}", number as i128), float_text(number)];
+    if number == 0.0 || number == 1.0 {
+        names.push((number == 1.0).to_string());
+    }
+    names
 }
 
 /// Whether an integer was written in base 60, which surprises: `12:30` is 750.

@@ -144,14 +144,7 @@ pub(crate) fn read(
         if arguments[0] == "--host" && output.stdout.iter().all(u8::is_ascii_whitespace) {
             return Ok((Json::Object(serde_json::Map::new()), place));
         }
-        let json = serde_json::from_slice(&output.stdout).map_err(|error| {
-            let at = Place::new(
-                Arc::clone(&place.file),
-                u32::try_from(error.line()).unwrap_or(0),
-                u32::try_from(error.column()).unwrap_or(0),
-            );
-            shape(format!("the answer is not JSON: {error}"), &at)
-        })?;
+        let json = serde_json::from_slice(&output.stdout).map_err(|error| no_json(&output.stdout, &error, &place))?;
         Ok((json, place))
     };
     let (list, place) = ask(&["--list"]).map_err(|fault| vec![fault])?;
@@ -183,12 +176,31 @@ pub(crate) fn read(
             continue;
         };
         for (key, entry) in vars {
-            graph.hosts[host]
-                .vars
-                .insert(key.as_str().into(), Arc::new(entry.value));
+            if let Err(fault) = graph.set_host_var(host, &key, &Arc::new(entry.value)) {
+                faults.push(fault);
+            }
         }
     }
     if faults.is_empty() { Ok(()) } else { Err(faults) }
+}
+
+/// An answer that is not JSON, with the line where it breaks.
+fn no_json(answer: &[u8], error: &serde_json::Error, place: &Place) -> Diagnostic {
+    if answer.iter().all(u8::is_ascii_whitespace) {
+        return shape("it printed nothing", &Place::new(Arc::clone(&place.file), 1, 1));
+    }
+    let number = |n: usize| u32::try_from(n.max(1)).unwrap_or(1);
+    let at = Place::new(Arc::clone(&place.file), number(error.line()), number(error.column()));
+    let line = answer.split(|c| *c == b'\n').nth(error.line().saturating_sub(1));
+    let line = String::from_utf8_lossy(line.unwrap_or_default());
+    let start: String = line.trim().chars().take(80).collect();
+    let fault = shape(format!("the answer is not JSON: {error}"), &at);
+    // A line of JSON may hold a password; one of plain words is what got into the answer by mistake.
+    if start.starts_with(|c: char| c.is_alphabetic()) {
+        let fault = fault.note(Some(at), format!("the line begins: {start}"));
+        return fault.help("what is not JSON belongs on standard error");
+    }
+    fault
 }
 
 fn failed(failure: &Failure, shown: &str, place: &Place) -> Diagnostic {

@@ -4,8 +4,8 @@
 //! "a,b,"                          list of hosts
 //! directory                       its entries, sorted, without what Ansible ignores
 //! executable with #! or ELF mark  script
-//! .yml .yaml .json                YAML            .toml   refused
-//! no extension                    YAML if it is a mapping, else INI
+//! .toml                           TOML
+//! .yml .yaml .json, no extension  YAML if it is a mapping, else INI
 //! any other                       INI
 //! ```
 //!
@@ -16,9 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::groups::{Graph, UNGROUPED};
-use super::value::{Data, Value};
 use super::vault::Vault;
-use super::{host_pattern, ini, script, yaml, yaml_source};
+use super::{host_pattern, ini, script, toml_source, yaml, yaml_source};
 use crate::diagnose::{Diagnostic, Place};
 
 /// Where things come from.
@@ -112,42 +111,33 @@ impl Loader<'_> {
             return script::read(path, &file, &source, self.working_dir, graph);
         }
         let extension = path.extension().map(|e| e.to_string_lossy().into_owned());
-        if extension.as_deref() == Some("toml") {
-            return Err(one(Diagnostic::error(
-                "inventory/toml",
-                "inventories in TOML are not read",
-            )
-            .at(Place::whole(Arc::clone(&file)))
-            .rule("sources are INI and YAML inventories, directories of them, and executables that answer --list")
-            .help(format!(
-                "convert it: ansible-inventory -i {shown} --list --export -y > hosts.yml"
-            ))));
-        }
         let Text { text, secret } = self.text(path, shown).map_err(one)?;
         let before = if secret {
             Some((graph.hosts.len(), graph.groups.len()))
         } else {
             None
         };
-        let yaml = matches!(extension.as_deref(), Some("yml" | "yaml" | "json"));
-        let read_ini = |graph: &mut Graph| ini::read(&text, &file, &source, graph);
-        let warnings = if yaml {
-            let document = yaml::parse(&text, &file).map_err(one)?;
+        let read_yaml = |document: yaml::Document, graph: &mut Graph| {
             let mut warnings = yaml_source::read(&document, &source, graph)?;
             warnings.extend(document.warnings);
-            warnings
-        } else if extension.is_none() {
-            match yaml::parse(&text, &file) {
-                Ok(document) if yaml_source::looks_like_yaml(&document) => {
-                    let mut warnings = yaml_source::read(&document, &source, graph)?;
-                    warnings.extend(document.warnings);
-                    warnings
-                }
+            Ok::<_, Vec<Diagnostic>>(warnings)
+        };
+        let read_ini = |graph: &mut Graph| ini::read(&text, &file, &source, graph);
+        let warnings = match extension.as_deref() {
+            Some("toml") => toml_source::read(&text, &file, &source, graph)?,
+            None | Some("yml" | "yaml" | "json") => match yaml::parse(&text, &file) {
+                Ok(document) if yaml_source::looks_like_yaml(&document) => read_yaml(document, graph)?,
+                Ok(document) if extension.is_some() && meant_as_yaml(&text) => read_yaml(document, graph)?,
                 Err(fault) if meant_as_yaml(&text) => return Err(one(fault)),
-                Ok(_) | Err(_) => read_ini(graph)?,
-            }
-        } else {
-            read_ini(graph)?
+                // Ansible would take it for INI; if it is not that either, the extension tells what was meant.
+                other => match (read_ini(graph), other) {
+                    (Ok(warnings), _) => warnings,
+                    (Err(_), Err(fault)) if extension.is_some() => return Err(one(fault)),
+                    (Err(_), Ok(document)) if extension.is_some() => read_yaml(document, graph)?,
+                    (Err(faults), _) => return Err(faults),
+                },
+            },
+            Some(_) => read_ini(graph)?,
         };
         self.warnings.extend(warnings);
         if before.is_some() {
@@ -253,18 +243,14 @@ fn host_list(source: &str, graph: &mut Graph) -> Result<(), Diagnostic> {
         })?;
         // Ranges are not expanded here, nor are they by Ansible.
         let (host, port) = if host.contains('[') { (name, None) } else { (host, port) };
-        let known = graph.host_index.contains_key(host);
-        let index = graph.add_host(host, Some(UNGROUPED), &shown);
-        if let (Some(port), false) = (port, known) {
-            let port = Value::new(Data::Int(port.into()), place);
-            graph.hosts[index].vars.insert("ansible_port".into(), Arc::new(port));
-        }
+        graph.declare_host(host, UNGROUPED, &shown, port, &place, &[])?;
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::value::Data;
     use super::*;
 
     #[test]

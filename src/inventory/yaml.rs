@@ -403,7 +403,13 @@ impl<'t> Composer<'t> {
                 .rule("the keys of a mapping are plain values")
                 .help("if this is a template (`{{ .. }}`), put it in quotes"));
             };
-            if let Some(first) = own.get(&name) {
+            let odd = |entry: &&Entry| {
+                let at = &entry.key_place;
+                self.odd_keys.contains(&(at.line, at.column))
+            };
+            let mut equal = scalar::equal_keys(&key.data).into_iter();
+            let equal = equal.find_map(|other| own.get(&other).filter(odd));
+            if let Some(first) = own.get(&name).or(equal) {
                 return Err(Diagnostic::error(
                     "inventory/yaml-duplicate-key",
                     format!("the key `{name}` stands here a second time"),

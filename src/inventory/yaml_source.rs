@@ -224,12 +224,7 @@ impl Reader<'_> {
             let (names, port) = match host_pattern::expand(&pattern) {
                 Ok(expanded) => expanded,
                 Err(why) => {
-                    self.faults.push(
-                        Diagnostic::error("inventory/host-name", format!("`{pattern}` is not a host: {why}"))
-                            .at(entry.key_place.clone())
-                            .rule("a host is a name or address, perhaps with ranges such as web[01:10] and a :port")
-                            .help("correct the name or the range"),
-                    );
+                    self.faults.push(host_pattern::fault(&pattern, &why, &entry.key_place));
                     continue;
                 }
             };
@@ -239,18 +234,12 @@ impl Reader<'_> {
                 .map(|(key, entry)| (key.as_str().into(), Arc::new(entry.value.clone())))
                 .collect();
             for name in names {
-                let known = self.graph.host_index.contains_key(name.as_str());
-                let host = self.graph.add_host(&name, Some(group), &self.source);
-                if let (Some(port), false) = (port, known) {
-                    let port = Value::new(Data::Int(port.into()), entry.key_place.clone());
-                    self.graph.hosts[host]
-                        .vars
-                        .insert("ansible_port".into(), Arc::new(port));
-                }
-                for (key, value) in &variables {
-                    if let Err(fault) = self.graph.set_host_var(host, key, value) {
-                        self.faults.push(fault);
-                    }
+                let place = &entry.key_place;
+                let done = self
+                    .graph
+                    .declare_host(&name, group, &self.source, port, place, &variables);
+                if let Err(fault) = done {
+                    self.faults.push(fault);
                 }
             }
         }

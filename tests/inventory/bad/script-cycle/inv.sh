@@ -1,0 +1,2 @@
+#!/bin/sh
+echo '{"a": {"children": ["b"]}, "b": {"children": ["a"]}, "_meta": {"hostvars": {}}}'

@@ -1,0 +1,4 @@
+#!/bin/sh
+echo "connecting to the API" >&2
+echo "no token: set TOKEN" >&2
+exit 3

@@ -1,0 +1,2 @@
+#!/bin/sh
+printf '{"g": {\n  "hosts": ["a",'

@@ -1,0 +1,3 @@
+#!/bin/sh
+echo 'DEBUG: x'
+echo '{"g": ["a"]}'

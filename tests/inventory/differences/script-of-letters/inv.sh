@@ -1,0 +1,2 @@
+#!/bin/sh
+echo '{"g": {"children": "ab"}, "_meta": {"hostvars": {}}}'
