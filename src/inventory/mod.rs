@@ -20,6 +20,7 @@
 //! refused; templates cannot run commands.
 
 mod encode;
+pub mod explain;
 mod extra;
 mod filters;
 mod filters_basic;
@@ -48,6 +49,7 @@ mod template_fault;
 #[cfg(test)]
 mod template_tests;
 mod text;
+pub mod trace;
 pub mod value;
 mod vars;
 pub mod vault;
@@ -239,7 +241,7 @@ impl Inventory {
         layers.play = beside(&options.working_dir, "", &mut loader, &mut faults);
         for argument in options.extra_vars.iter().filter(|argument| !argument.is_empty()) {
             match extra::read(argument, &mut loader) {
-                Ok(vars) => layers.extra.extend(vars),
+                Ok(vars) => layers.add_extra(vars),
                 Err(fault) => faults.push(fault),
             }
         }

@@ -183,9 +183,7 @@ pub(crate) fn read(
             continue;
         };
         for (key, entry) in vars {
-            graph.hosts[host]
-                .vars
-                .insert(key.as_str().into(), Arc::new(entry.value));
+            graph.put_host_var(host, &key, Arc::new(entry.value));
         }
     }
     if faults.is_empty() { Ok(()) } else { Err(faults) }
