@@ -58,6 +58,8 @@ pub enum Verb {
     Status(Status),
     /// Print the inventory as JSON, as ansible-inventory does
     Inventory(Inventory),
+    /// Tell where a host's variables come from, what they override and how templates became values, secrets masked
+    Explain(Explain),
     /// Print the cloud-init documents of a host, secrets masked
     Render(Render),
     /// Free a lock whose holder cannot be proven dead
@@ -238,6 +240,21 @@ pub struct Inventory {
     /// The variables of one host
     #[arg(long, value_name = "HOST", group = "what")]
     pub host: Option<String>,
+}
+
+/// Arguments of `explain`.
+#[derive(Clone, Debug, Args)]
+pub struct Explain {
+    /// The host
+    pub host: String,
+    /// A variable, or a place inside one: vms_config.nic0.bridge, global_dns_servers[1]. Without it all variables are told
+    pub key: Option<String>,
+    /// Where hosts and variables come from.
+    #[command(flatten)]
+    pub sources: Sources,
+    /// What standard output gets: human (text) or json (one document)
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<OutputFormat>,
 }
 
 /// Arguments of `render`.

@@ -48,7 +48,7 @@ const PASSWORDS: [&str; 5] = [
 ];
 
 /// Whether the value of a variable may not be shown, wherever it came from.
-fn is_secret(name: &str) -> bool {
+pub(super) fn is_secret(name: &str) -> bool {
     PASSWORDS.contains(&name) || schema::variable(name).is_some_and(|variable| variable.secret)
 }
 
