@@ -1,4 +1,5 @@
-//! `explain` and `inventory` of the real binary, on inventories that need no cluster.
+//! `explain` and `inventory` of the real binary, on inventories that need no cluster; and the outputs of `inventory`
+//! against recordings of `ansible-inventory` (ansible-core 2.19.14), which `tests/inventory/refresh_outputs.sh` makes anew.
 
 #![expect(clippy::unwrap_used, reason = "a test: what cannot be read is a failure")]
 
@@ -7,6 +8,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use vmwright::inventory::export::{self, Shape, Shown};
+use vmwright::inventory::{Inventory, LoadOptions};
 
 /// What one run said.
 struct Run {
@@ -271,9 +274,9 @@ fn no_secret_is_ever_shown() {
          inside: {{list: ['{{{{ vaulted }}}}'], plain: 1}}\nwhole: '{{{{ inside }}}}'\n\
          pihole_password: marked-by-name\nfrom_name: '{{{{ pihole_password | upper }}}}'\n\
          deep: '{{{{ from_name }}}}!'\nansible_become_pass: abc\nshort: '<{{{{ ansible_become_pass }}}}>'\n\
-         other: {{ansible_password: marked-inside}}\nof_other: '{{{{ other }}}}'\n\
+         other: {{ansible_password: marked-inside, ansible_ssh_pass: !unsafe 'marked{{{{'}}\nansible_password: !unsafe 'marked{{%'\nof_other: '{{{{ other }}}}'\n\
          via: \"{{{{ hostvars['web-0'].from_name }}}}\"\nfails: '{{{{ vaulted | int + nothing }}}}'\n",
-        VAULTED.replace("@VAULT@", include_str!("inventory/outputs/vaulted.txt"))
+        VAULTED.replace("@VAULT@", include_str!("inventory/vaulted.txt"))
     );
     std::fs::write(dir.path().join("group_vars/vms.yml"), vaulted).unwrap();
     std::fs::write(
@@ -367,4 +370,208 @@ fn the_examples_are_explained_within_eighty_columns() {
         }
         assert!(!run.stdout.contains("3f0c9a52"), "{}", run.stdout);
     }
+}
+
+/// The options of a case of `tests/inventory/cases`.
+fn options(case: &Path) -> LoadOptions {
+    let default = if case.join("hosts.yml").exists() {
+        "hosts.yml"
+    } else {
+        "hosts.ini"
+    };
+    let arguments = std::fs::read_to_string(case.join("cmd")).unwrap_or_else(|_| format!("-i\n{default}\n"));
+    let lines: Vec<&str> = arguments.lines().collect();
+    let of = |option: &str| -> Vec<String> {
+        let pairs = lines.chunks(2).filter(|pair| pair[0] == option);
+        pairs.map(|pair| pair[1].to_owned()).collect()
+    };
+    LoadOptions {
+        sources: of("-i"),
+        extra_vars: of("-e"),
+        vault_password_files: of("--vault-password-file").into_iter().map(PathBuf::from).collect(),
+        working_dir: case.to_owned(),
+        ..LoadOptions::default()
+    }
+}
+
+/// A recorded YAML document as data, in the form in which vmwright has it.
+fn yaml(text: &str) -> Value {
+    vmwright::inventory::yaml::parse(text, &"recorded".into())
+        .unwrap()
+        .value
+        .to_json()
+}
+
+/// Where `--graph --vars` differs, because values do: dates are text and keys of mappings are text; pairs of `!!omap` are
+/// lists; the keys that `<<` brings come behind the mapping's own.
+const ON_PURPOSE: [&str; 3] = ["yaml-scalars", "yaml-tags", "yaml-merge"];
+
+/// Every shape, for every recorded inventory: graphs byte for byte, the others as data.
+#[test]
+fn every_output_is_that_of_ansible() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/inventory");
+    let mut names: Vec<PathBuf> = std::fs::read_dir(root.join("outputs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    names.sort();
+    assert!(names.len() >= 30, "only {} cases", names.len());
+    let (mut compared, mut failed) = (0, String::new());
+    for dir in names {
+        let name = dir.file_name().unwrap().to_str().unwrap().to_owned();
+        let inventory = Inventory::load(&options(&root.join("cases").join(&name)))
+            .unwrap()
+            .inventory;
+        let limit = std::fs::read_to_string(dir.join("limit")).ok();
+        let limit = limit.map(|pattern| inventory.select(&pattern).unwrap());
+        let shape = |export: bool, limit: Option<Vec<String>>| Shape {
+            masked: false,
+            export,
+            limit,
+        };
+        let plain = |mut json: Value| {
+            export::drop_unsafe(&mut json);
+            json
+        };
+        for entry in std::fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            let file = path.file_name().unwrap().to_str().unwrap().to_owned();
+            let recorded = std::fs::read_to_string(&path).unwrap();
+            let json = || -> Value { serde_json::from_str(&recorded.replace(": Infinity", ": \"Infinity\"")).unwrap() };
+            let raw: Shown<'_> = &|_, value| value.clone();
+            let (got, want) = match file.as_str() {
+                "graph.txt" => (
+                    inventory.graph("all", false, None).unwrap().into(),
+                    Value::from(recorded),
+                ),
+                // Encrypted values would be shown.
+                "vars.txt" if name.contains("vault") => continue,
+                "vars.txt" if ON_PURPOSE.contains(&&*name) => continue,
+                "vars.txt" => (
+                    inventory.graph("all", false, Some(raw)).unwrap().into(),
+                    Value::from(recorded),
+                ),
+                "tree.yml" => (plain(inventory.tree(&shape(false, None))), yaml(&recorded)),
+                "export.yml" => (plain(inventory.tree(&shape(true, None))), yaml(&recorded)),
+                "limit.yml" => (plain(inventory.tree(&shape(false, limit.clone()))), yaml(&recorded)),
+                "export.json" => (inventory.list_shaped(&shape(true, None)), json()),
+                "limit.json" => (inventory.list_shaped(&shape(false, limit.clone())), json()),
+                "tables.json" => (plain(inventory.tables(&shape(false, None))), json()),
+                "limit" | "no-toml" => continue,
+                other => panic!("{name}: what is {other}?"),
+            };
+            compared += 1;
+            if got != want {
+                let text = |json: &Value| {
+                    json.as_str()
+                        .map_or_else(|| serde_json::to_string_pretty(json).unwrap(), str::to_owned)
+                };
+                let (got, want) = (text(&got), text(&want));
+                failed.push_str(&format!("== {name}/{file}\n"));
+                for line in got.lines().filter(|line| !want.lines().any(|other| other == *line)) {
+                    failed.push_str(&format!("  got  {line}\n"));
+                }
+                for line in want.lines().filter(|line| !got.lines().any(|other| other == *line)) {
+                    failed.push_str(&format!("  want {line}\n"));
+                }
+            }
+            // And YAML is read back as what was written.
+            if matches!(file.as_str(), "tree.yml" | "export.yml") {
+                let json = plain(inventory.tree(&shape(file == "export.yml", None)));
+                if !json.to_string().contains("__ansible_vault") {
+                    assert_eq!(yaml(&export::to_yaml(&json)), json, "{name}");
+                }
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{failed}");
+    assert!(compared > 150, "only {compared} outputs");
+}
+
+#[test]
+fn the_inventory_is_printed_in_every_shape_without_secrets() {
+    let dir = layers();
+    let all = format!(
+        "{}pihole_password: marked-by-name\nansible_become_pass: abc\nplain: [1, null, 'it''s']\n\
+         nested: {{ansible_password: 4711, ansible_ssh_pass: !unsafe 'marked{{{{'}}\nansible_password: !unsafe 'marked{{%'\nlink: 'https://x:marked-by-name@y'\ntoken: '{{{{ pihole_password }}}}'\n",
+        VAULTED.replace("@VAULT@", include_str!("inventory/vaulted.txt"))
+    );
+    std::fs::write(dir.path().join("group_vars/all.yml"), all).unwrap();
+    let run = |args: &[&str]| {
+        let mut all = vec!["inventory", "-i", "hosts.ini", "--vault-password-file", "pass"];
+        all.extend(args);
+        let run = vmwright(dir.path(), &all);
+        for secret in ["marked", "abc", "4711", "ANSIBLE_VAULT"] {
+            assert!(!run.stdout.contains(secret), "{secret} in {}", run.stdout);
+            assert!(!run.stderr.contains(secret), "{secret} in {}", run.stderr);
+        }
+        run
+    };
+    let graph = run(&["--graph", "web", "--vars"]).ok().stdout;
+    assert!(
+        graph.starts_with("@web:\n  |--web-0\n  |  |--{ansible_become_pass = ***}\n"),
+        "{graph}"
+    );
+    for line in [
+        "  |  |--{nested = {'ansible_password': '***', 'ansible_ssh_pass': '***'}}",
+        "  |  |--{plain = [1, None, \"it's\"]}",
+        "  |  |--{token = {{ pihole_password }}}",
+        "  |  |--{link = https://x:***@y}",
+        "  |  |--{vaulted = ***}",
+        "  |--{region = us}",
+    ] {
+        assert!(graph.lines().any(|given| given == line), "{line} is not in {graph}");
+    }
+    let export = run(&["--list", "--export"]).ok().json();
+    assert_eq!(export["all"]["vars"]["vaulted"], "***");
+    assert_eq!(export["web"]["vars"]["region"], "us");
+    assert_eq!(
+        export["_meta"]["hostvars"]["web-0"],
+        json!({"vms_config": {"cores": 4}, "vms_os": "debian_13"})
+    );
+    let tree = yaml(&run(&["--list", "--yaml", "--export"]).ok().stdout);
+    assert_eq!(tree["all"]["vars"]["pihole_password"], "***");
+    assert_eq!(
+        tree["all"]["children"]["web"]["hosts"]["web-0"],
+        json!({}),
+        "it stands in vms already"
+    );
+    let one = yaml(&run(&["--host", "web-0", "-y"]).ok().stdout);
+    assert_eq!((&one["vms_os"], &one["plain"][1]), (&json!("debian_13"), &Value::Null));
+    let own = run(&["--host", "web-0", "--export"]).ok().json();
+    assert_eq!(own, json!({"vms_config": {"cores": 4}, "vms_os": "debian_13"}));
+    let toml = run(&["--list", "--toml", "--export"]);
+    assert_eq!(toml.code, 2);
+    assert!(toml.stderr.contains("`all.vars.plain.1` is null"), "{}", toml.stderr);
+    let none = run(&["--graph", "wob"]);
+    assert_eq!(none.code, 2);
+    assert!(none.stderr.contains("did you mean web?"), "{}", none.stderr);
+    for wrong in [
+        &["--graph", "--limit", "x"][..],
+        &["--list", "--vars"],
+        &["--list", "web"],
+        &["--yaml"],
+        &["--host", "x", "--toml"],
+    ] {
+        assert_eq!(run(wrong).code, 2, "{wrong:?}");
+    }
+}
+
+#[test]
+fn the_list_can_be_limited_and_written_as_toml() {
+    let dir = site(&[("hosts.ini", "[web]\na x=1\nb\n[db]\nc\n[web:vars]\n\"odd key\"=2\n")]);
+    let run = |args: &[&str]| {
+        let mut all = vec!["inventory", "-i", "hosts.ini"];
+        all.extend(args);
+        vmwright(dir.path(), &all)
+    };
+    let list = run(&["--list", "--limit", "b"]).ok().json();
+    assert_eq!((&list["web"]["hosts"], &list["db"]), (&json!(["b"]), &Value::Null));
+    assert_eq!(list["all"]["children"], json!(["ungrouped", "web", "db"]));
+    assert_eq!(run(&["--list", "--limit", "nobody"]).code, 2);
+    let toml = run(&["--list", "--toml"]).ok().stdout;
+    assert_eq!(
+        toml,
+        "[db.hosts.c]\n\n[web.hosts.a]\n\"\\\"odd key\\\"\" = 2\nx = 1\n\n[web.hosts.b]\n\"\\\"odd key\\\"\" = 2\n"
+    );
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value as Json};
 
-use crate::cli::inventory::is_secret;
+use crate::cli::inventory::{is_secret, is_template};
 use crate::inventory::Inventory;
 use crate::inventory::explain::KeyPath;
 use crate::inventory::trace::{Step, What};
@@ -143,11 +143,10 @@ impl Masks {
                     self.collect(&format!("{label}[{i}]"), item, into);
                 }
             }
-            Data::Str(text) | Data::Unsafe(text) if !is_template(text) => {
-                if value.secret || self.hides(label) {
-                    into.push(Secret::new(text));
-                }
+            Data::Str(text) if !is_template(text) && (value.secret || self.hides(label)) => {
+                into.push(Secret::new(text));
             }
+            Data::Unsafe(text) if value.secret || self.hides(label) => into.push(Secret::new(text)),
             Data::Int(number) if value.secret || self.hides(label) => into.push(Secret::new(number.to_string())),
             _ => {}
         }
@@ -156,10 +155,6 @@ impl Masks {
 
 fn is_empty(value: &Value) -> bool {
     matches!(&value.data, Data::Null) || value.as_str().is_some_and(str::is_empty)
-}
-
-fn is_template(text: &str) -> bool {
-    text.contains("{{") || text.contains("{%") || text.contains("{#")
 }
 
 /// Whether there is a secret in a value by its mark.

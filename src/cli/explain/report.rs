@@ -4,6 +4,7 @@ use serde_json::{Value as Json, json};
 
 use super::masks::Masks;
 use super::own;
+use crate::cli::inventory::is_template;
 use crate::cli::prepare::VM_GROUP;
 use crate::diagnose::{Diagnostic, Place, nearest};
 use crate::inventory::Inventory;
@@ -179,7 +180,7 @@ fn definition(definition: &Definition, path: &KeyPath, wins: bool, merged: bool,
     told["place"] = place(&value.place);
     told["value"] = masks.show(&label, value, true);
     told["type"] = Json::from(value.type_name());
-    if matches!(&value.data, Data::Str(text) if text.contains("{{") || text.contains("{%") || text.contains("{#")) {
+    if matches!(&value.data, Data::Str(text) if is_template(text)) {
         told["template"] = Json::from(true);
     }
     told
