@@ -135,7 +135,24 @@ fn explain_leads_into_mappings_and_lists() {
     assert_eq!(bridge["definitions"][0]["without"], "vms_config.nic0");
     assert_eq!(bridge["definitions"][1]["value"], "vmbr0");
     assert_eq!(
-        (&bridge["value"], &bridge["default_applies"]),
+        bridge.get("value"),
+        None,
+        "there is no card that the default could be for"
+    );
+    assert_eq!(bridge["default"]["text"], "vmbr0");
+    let card = ["-e", "{vms_config: {nic0: {}}}"];
+    let args = [
+        "explain",
+        "web-0",
+        "vms_config.nic0.bridge",
+        "-i",
+        "hosts.ini",
+        "-o",
+        "json",
+    ];
+    let own = vmwright(dir.path(), &[&args[..], &card[..]].concat()).ok().json();
+    assert_eq!(
+        (&own["value"], &own["default_applies"]),
         (&json!("vmbr0"), &json!(true))
     );
     let lost = explain("servers[7]");
@@ -275,7 +292,7 @@ fn no_secret_is_ever_shown() {
          pihole_password: marked-by-name\nfrom_name: '{{{{ pihole_password | upper }}}}'\n\
          deep: '{{{{ from_name }}}}!'\nansible_become_pass: abc\nshort: '<{{{{ ansible_become_pass }}}}>'\n\
          other: {{ansible_password: marked-inside, ansible_ssh_pass: !unsafe 'marked{{{{'}}\nansible_password: !unsafe 'marked{{%'\nof_other: '{{{{ other }}}}'\n\
-         via: \"{{{{ hostvars['web-0'].from_name }}}}\"\nfails: '{{{{ vaulted | int + nothing }}}}'\n",
+         via: \"{{{{ hostvars['web-0'].from_name }}}}\"\nlooked: \"<{{{{ lookup('vars', 'ansible_become_pass') }}}}>\"\nfails: '{{{{ vaulted | int + nothing }}}}'\n",
         VAULTED.replace("@VAULT@", include_str!("inventory/vaulted.txt"))
     );
     std::fs::write(dir.path().join("group_vars/vms.yml"), vaulted).unwrap();
@@ -314,6 +331,7 @@ fn no_secret_is_ever_shown() {
         "other.ansible_password",
         "of_other",
         "via",
+        "looked",
         "fails",
         "ansible_ssh_pass",
     ];

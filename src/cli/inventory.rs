@@ -2,6 +2,8 @@
 
 mod toml;
 
+use std::collections::HashSet;
+
 use super::args::{Global, Inventory};
 use super::{Problems, prepare, say};
 use serde_json::Value;
@@ -141,18 +143,20 @@ pub(super) fn is_secret(name: &str) -> bool {
 /// What the inventory holds in the clear: the values of secret variables. A template is no secret: it tells where the
 /// value comes from.
 fn in_the_clear(inventory: &Hosts) -> Vec<Secret> {
-    let mut secrets = Vec::new();
+    let mut secrets = HashSet::new();
     for host in inventory.hosts() {
         let scope = inventory.scope(host);
         for name in scope.names().into_iter().filter(|name| is_secret(name)) {
             match scope.raw(name).map(|raw| &raw.data) {
                 Some(Data::Str(text)) if is_template(text) => {}
-                Some(Data::Str(text) | Data::Unsafe(text)) => secrets.push(Secret::new(text)),
+                Some(Data::Str(text) | Data::Unsafe(text)) if !secrets.contains(text) => {
+                    secrets.insert(text.clone());
+                }
                 _ => {}
             }
         }
     }
-    secrets
+    secrets.into_iter().map(Secret::new).collect()
 }
 
 /// Masks values by their names, also those that are too short to be looked for in other texts.

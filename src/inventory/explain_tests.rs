@@ -115,6 +115,8 @@ fn the_last_definition_is_the_value_in_every_recorded_case() {
             for (name, list) in &all {
                 assert_eq!(scope.raw(name), list.last().map(|last| &*last.value), "{host} {name}");
                 assert!(!is_merged(scope.raw(name).unwrap(), list));
+                let other = Value::text("merged", scope.raw(name).unwrap().place.clone());
+                assert!(is_merged(&other, list));
                 compared += 1;
             }
         }

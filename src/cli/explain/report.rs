@@ -7,10 +7,10 @@ use super::own;
 use crate::cli::inventory::is_template;
 use crate::cli::prepare::VM_GROUP;
 use crate::diagnose::{Diagnostic, Place, nearest};
-use crate::inventory::Inventory;
 use crate::inventory::explain::{Definition, Explained, Inside, KeyPath, Part, inside, is_merged};
 use crate::inventory::trace::{Step, What};
 use crate::inventory::value::{Data, Value};
+use crate::inventory::{Inventory, Scope};
 use crate::machine::schema::{self, Fallback};
 use crate::secret::MASK;
 
@@ -116,7 +116,9 @@ pub(super) fn key(
         if list.is_empty() {
             told["magic"] = Json::from(true);
         }
-    } else if let Some(Fallback::Text(text)) = own(path).map(|own| own.fallback) {
+    } else if let Some(Fallback::Text(text)) = own(path).map(|own| own.fallback)
+        && has_parent(&scope, path)
+    {
         told["value"] = Json::from(text);
         told["type"] = Json::from(own(path).map(|own| own.kind));
         told["default_applies"] = Json::from(true);
@@ -140,6 +142,12 @@ pub(super) fn key(
     }
     let problems = explained.value.err().map(|problem| *problem);
     Ok((told, problems.into_iter().collect()))
+}
+
+/// Whether what a path leads into is there: the default of a card's bridge counts only where there is a card.
+fn has_parent(scope: &Scope<'_>, path: &KeyPath) -> bool {
+    let mut parent = path.clone();
+    parent.inside.pop().is_none() || matches!(scope.explain(&parent).value, Ok(Some(_)))
 }
 
 /// What vmwright takes where nobody sets a variable of its own.
