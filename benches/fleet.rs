@@ -19,6 +19,8 @@
     reason = "a benchmark prints, and stops where it cannot go on"
 )]
 
+mod process;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -29,6 +31,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions};
 use serde_json::Value;
 use vmwright::simulator::clock::Durations;
+
+use process::high_water_kib;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_vmwright");
 const SSH_PORT: u16 = 2222;
@@ -311,11 +315,15 @@ fn inventory(dir: &Path, n: usize, place: &Value) {
 
 /// CPU times of a process, in ticks.
 struct Times {
+    /// Whether it has ended and was not reaped.
     zombie: bool,
+    /// Its own.
     own: u64,
+    /// Those of children that it waited for.
     children: u64,
 }
 
+/// The times of a process, also of one that has ended and was not reaped.
 fn times(pid: u32) -> Option<Times> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // proc(5): after the name in brackets come state (3) and, as fields 14 to 17, utime, stime, cutime, cstime.
@@ -341,16 +349,6 @@ fn children() -> Vec<u32> {
                 .is_some_and(|parent| parent == me)
         })
         .collect()
-}
-
-/// `VmHWM`: the most memory that was resident.
-fn high_water_kib(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .and_then(|rest| rest.split_whitespace().next()?.parse().ok())
-        .unwrap_or(0)
 }
 
 fn reap(pid: Pid) -> Option<i32> {

@@ -62,7 +62,7 @@ const MAY_USE_OF: &[(&str, &str, &[&str])] = &[
 const ONLY_THERE: &[(&str, &[&str], &str)] = &[
     (
         r"\benv::(var|vars|var_os|vars_os)\b",
-        &["cli/prepare.rs", "guest/openssh.rs"],
+        &["cli/prepare.rs", "guest/run_folder.rs"],
         "the environment is read once and handed on; ssh's control folder goes to XDG_RUNTIME_DIR",
     ),
     (

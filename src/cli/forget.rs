@@ -1,13 +1,15 @@
 //! `forget`: drops the record of a VM that is gone. It only reads Proxmox.
 
+use tokio::time::Instant;
+
 use super::args::{self, Global};
 use super::confirm::{Question, confirm};
 use super::one::{self, One};
 use super::{Problems, say};
 use crate::diagnose::Exit;
 use crate::engine::failure::Failure;
-use crate::proxmox::cluster::GuestKind;
-use crate::proxmox::error::{ApiError, Kind};
+use crate::engine::whereabouts::Whereabouts;
+use crate::proxmox::error::ApiError;
 use crate::proxmox::vm::View;
 use crate::stage::forget::judge;
 use crate::stage::remove::standing;
@@ -33,24 +35,22 @@ async fn forget(one: &One, args: &args::Forget) -> Result<Exit, Problems> {
         return Ok(Exit::Done);
     };
     let clone_runs = clone_runs(one, &record.phase).await.map_err(explain)?;
-    let listing = one
+    let may_come = clone_runs || standing::on_its_way(&record).is_some();
+    let vmid = record.phase.vmid();
+    let listing = one.cluster.listing(Instant::now()).await.map_err(explain)?;
+    let seen = one
         .cluster
-        .listing(tokio::time::Instant::now())
+        .whereabouts(&listing, vmid, View::Current)
         .await
         .map_err(explain)?;
-    let vmid = record.phase.vmid();
-    let listed = listing
-        .by_id(vmid)
-        .filter(|listed| listed.kind == GuestKind::Qemu && listing.online(&listed.node) != Some(false));
-    let config = match listed {
-        Some(listed) => match one.cluster.client.vm_config(&listed.node, vmid, View::Current).await {
-            Ok(config) => Some(config),
-            Err(error) if error.kind() == Kind::Missing => None,
-            Err(error) => return Err(explain(error)),
-        },
-        None => None,
+    let (config, gaps) = match seen {
+        Whereabouts::Vm(_, config) => (Some(config), listing.gaps),
+        Whereabouts::Container(_) | Whereabouts::Gone => (None, listing.gaps),
+        Whereabouts::Away(listed) => (None, vec![format!("node {} is offline", listed.node)]),
+        Whereabouts::Moving(listed) => (None, vec![format!("VM {vmid} is being moved ({})", listed.node)]),
+        Whereabouts::Unknown(gaps) => (None, gaps),
     };
-    judge(&record, &listing, config.as_ref(), clone_runs).map_err(|problem| vec![problem.host(&machine.host)])?;
+    judge(&record, &gaps, config.as_ref(), may_come).map_err(|problem| vec![problem.host(&machine.host)])?;
     let node = record
         .phase
         .node()

@@ -1,6 +1,6 @@
 //! What verbs have in common: settings, inventory, hosts and machines, read and checked before anything is touched.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::args::{Global, Sources};
@@ -26,6 +26,8 @@ pub struct Loaded {
     pub warnings: Vec<Diagnostic>,
     /// Secret values that were looked at.
     secrets: SecretsSeen,
+    /// The values of all variables that hold secrets, of every host, used or not.
+    secret_variables: Vec<Secret>,
 }
 
 /// The environment; names and values that are no text are left out.
@@ -82,6 +84,7 @@ pub fn load(global: &Global, sources: &Sources, overrides: Overrides) -> Result<
     warnings.extend(loaded.warnings);
     let loaded = Loaded {
         settings,
+        secret_variables: secret_variables(&loaded.inventory),
         inventory: loaded.inventory,
         warnings,
         secrets: SecretsSeen::default(),
@@ -89,6 +92,26 @@ pub fn load(global: &Global, sources: &Sources, overrides: Overrides) -> Result<
     // What goes wrong from here on is told with them masked.
     loaded.secrets(&[]);
     Ok(loaded)
+}
+
+/// The values of all variables that hold secrets, of every host, used or not.
+fn secret_variables(inventory: &Inventory) -> Vec<Secret> {
+    let secret = schema::variables().filter(|variable| variable.secret && !variable.name.contains('.'));
+    let names: Vec<&str> = secret.map(|variable| variable.name).collect();
+    let mut seen = HashSet::new();
+    for host in inventory.hosts() {
+        let scope = inventory.scope(host);
+        for name in &names {
+            // A value that cannot be evaluated is told where it is used.
+            if let Ok(Some(value)) = scope.get(name)
+                && let Some(text) = value.as_str()
+                && !seen.contains(text)
+            {
+                seen.insert(text.to_owned());
+            }
+        }
+    }
+    seen.into_iter().map(Secret::new).collect()
 }
 
 impl Loaded {
@@ -125,20 +148,10 @@ impl Loaded {
     }
 
     /// Everything that must never be shown: the machines' secrets, what came from a vault, and the values of all variables
-    /// that hold secrets, of every host, used or not.
+    /// that hold secrets.
     pub fn secrets(&self, machines: &[Machine]) -> Redactor {
         let mut secrets: Vec<Secret> = machines.iter().flat_map(Machine::secrets).collect();
-        for host in self.inventory.hosts() {
-            let scope = self.inventory.scope(host);
-            for variable in schema::variables().filter(|variable| variable.secret && !variable.name.contains('.')) {
-                // A value that cannot be evaluated is told where it is used.
-                if let Ok(Some(value)) = scope.get(variable.name)
-                    && let Some(text) = value.as_str()
-                {
-                    secrets.push(Secret::new(text));
-                }
-            }
-        }
+        secrets.extend(self.secret_variables.iter().cloned());
         secrets.extend(self.secrets.all());
         let redactor = Redactor::new(secrets);
         logging::mask(&redactor);

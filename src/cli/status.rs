@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use tokio::time::Instant;
 
 use super::args::{Global, Status};
 use super::doors::Doors;
@@ -10,9 +11,12 @@ use super::{Problems, prepare, say};
 use crate::diagnose::Exit;
 use crate::engine::cluster::Cluster;
 use crate::engine::failure::Failure;
+use crate::engine::whereabouts::Whereabouts;
 use crate::machine::Machine;
 use crate::proxmox::cluster::VmResource;
 use crate::proxmox::error::Kind;
+use crate::proxmox::ids::NodeName;
+use crate::proxmox::vm::View;
 use crate::settings::{OutputFormat, Overrides, duration};
 use crate::state::{Phase, StateDir, VmKey};
 use crate::ui::table::table;
@@ -58,13 +62,17 @@ pub async fn run(global: &Global, args: &Status) -> Result<Exit, Problems> {
             && let Some(phase) = phase
         {
             match clusters.power(machine, &phase).await {
-                Ok(Some((node, power))) => {
-                    row.node = Some(node);
-                    row.power = power;
+                Ok(Power::On(node, power)) => {
+                    row.node = Some(node.to_string());
+                    power.clone_into(&mut row.power);
                 }
-                Ok(None) => {
+                Ok(Power::Gone) => {
                     "gone".clone_into(&mut row.power);
                     "the VM on record is not in the cluster".clone_into(&mut row.unfinished);
+                }
+                Ok(Power::Unseen(why)) => {
+                    "unseen".clone_into(&mut row.power);
+                    row.unfinished = format!("the VM on record is not to be seen: {why}");
                 }
                 Err(found) => {
                     "unknown".clone_into(&mut row.power);
@@ -152,8 +160,8 @@ struct Clusters {
 }
 
 impl Clusters {
-    /// The VM's node and power; `None` if it is not there.
-    async fn power(&mut self, machine: &Machine, phase: &Phase) -> Result<Option<(String, String)>, Problems> {
+    /// The VM's node and power. Only a VM that is not in the overview costs a closer look.
+    async fn power(&mut self, machine: &Machine, phase: &Phase) -> Result<Power, Problems> {
         let explain = |error| vec![*Failure::from(error).diagnostic];
         let cluster = self.doors.cluster(machine)?;
         let known = self.listed.iter().position(|(known, _)| Arc::ptr_eq(known, &cluster));
@@ -166,18 +174,40 @@ impl Clusters {
             }
         };
         let listed = &self.listed[index].1;
-        let Some(found) = listed.iter().find(|resource| resource.vmid == phase.vmid()) else {
-            return Ok(None);
-        };
-        match cluster.client.vm_status(&found.node, found.vmid).await {
-            Ok(status) => Ok(Some((
-                found.node.to_string(),
-                if status.running { "running" } else { "stopped" }.to_owned(),
-            ))),
-            Err(error) if error.kind() == Kind::Missing => Ok(None),
-            Err(error) => Err(explain(error)),
+        if let Some(found) = listed.iter().find(|resource| resource.vmid == phase.vmid()) {
+            return match cluster.client.vm_status(&found.node, found.vmid).await {
+                Ok(status) => Ok(Power::On(
+                    found.node.clone(),
+                    if status.running { "running" } else { "stopped" },
+                )),
+                // It is listed, so it is not gone.
+                Err(error) if error.kind() == Kind::Missing => Ok(Power::On(found.node.clone(), "moving")),
+                Err(error) => Err(explain(error)),
+            };
         }
+        let listing = cluster.listing(Instant::now()).await.map_err(explain)?;
+        let seen = cluster
+            .whereabouts(&listing, phase.vmid(), View::Current)
+            .await
+            .map_err(explain)?;
+        Ok(match seen {
+            Whereabouts::Gone | Whereabouts::Container(_) => Power::Gone,
+            Whereabouts::Vm(listed, _) => Power::On(listed.node, if listed.running { "running" } else { "stopped" }),
+            Whereabouts::Moving(listed) => Power::On(listed.node, "moving"),
+            Whereabouts::Away(listed) => Power::Unseen(format!("node {} is offline", listed.node)),
+            Whereabouts::Unknown(gaps) => Power::Unseen(gaps.join("; ")),
+        })
     }
+}
+
+/// Where a VM is and how it stands.
+enum Power {
+    /// On this node; running, stopped or moving.
+    On(NodeName, &'static str),
+    /// It is surely not there.
+    Gone,
+    /// It is not to be seen, which is not the same; why.
+    Unseen(String),
 }
 
 fn human(rows: &[Row]) -> String {

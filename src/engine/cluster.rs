@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -9,6 +10,9 @@ use crate::proxmox::client::Client;
 use crate::proxmox::cluster::{ClusterStatus, GuestKind};
 use crate::proxmox::error::{ApiError, Kind};
 use crate::proxmox::ids::{NodeName, VmId};
+
+/// How long a VM may be on no node while it moves.
+const ARRIVAL: Duration = Duration::from_secs(2);
 
 /// One guest of the cluster, VM or container, by its live name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,8 +99,16 @@ impl Cluster {
         {
             return Ok(listing.clone());
         }
-        let asked = Instant::now();
-        let listing = self.list().await?;
+        let mut asked = Instant::now();
+        let (mut listing, mut unnamed) = self.list().await?;
+        // A VM that moves is on no node for a moment: its name comes.
+        let begun = asked;
+        while !unnamed.is_empty() && begun.elapsed() < ARRIVAL {
+            tokio::time::sleep(Duration::from_millis(250)).await;
+            asked = Instant::now();
+            (listing, unnamed) = self.list().await?;
+        }
+        listing.gaps.extend(unnamed);
         *held = Some((asked, listing.clone()));
         Ok(listing)
     }
@@ -118,7 +130,9 @@ impl Cluster {
 
     /// The cluster overview tells which ids exist and where (from pmxcfs, current); names come from each online node,
     /// since the overview's are up to 10 s old (pve-manager: `cluster/resources` mixes pmxcfs and RRD data).
-    async fn list(&self) -> Result<Listing, ApiError> {
+    ///
+    /// Beside the listing: the guests whose names are not to be had, each as a gap.
+    async fn list(&self) -> Result<(Listing, Vec<String>), ApiError> {
         let (resources, status, permissions) = tokio::try_join!(
             self.client.resources_vm(),
             self.client.cluster_status(),
@@ -162,9 +176,10 @@ impl Cluster {
                 guests.insert(listed.vmid, listed);
             }
         }
+        let mut unnamed = Vec::new();
         for guest in guests.values() {
             if guest.kind == GuestKind::Qemu && guest.name.is_none() && status_online(&status, &guest.node) {
-                gaps.push(format!(
+                unnamed.push(format!(
                     "VM {} tells no name yet (it moves or is being made)",
                     guest.vmid
                 ));
@@ -179,11 +194,8 @@ impl Cluster {
                     .to_owned(),
             ),
         }
-        Ok(Listing {
-            guests: guests.into_values().collect(),
-            status,
-            gaps,
-        })
+        let guests = guests.into_values().collect();
+        Ok((Listing { guests, status, gaps }, unnamed))
     }
 
     /// Keeps an id that an earlier run wrote down from the other hosts of this run.

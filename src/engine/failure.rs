@@ -136,7 +136,10 @@ fn explain_api(error: &ApiError, kind: &Kind) -> Diagnostic {
             }
             diagnostic
         }
-        Kind::Missing => told("api/missing", &[]),
+        Kind::Missing => told(
+            "api/missing",
+            &["look in Proxmox whether the VM was moved or removed meanwhile, then run the same command again"],
+        ),
         Kind::Locked { lock } => {
             let what = lock.clone().unwrap_or_else(|| "a lock".to_owned());
             told("api/locked", &[])

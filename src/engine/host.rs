@@ -34,6 +34,7 @@ use crate::engine::stage::{Seen, Stage};
 use crate::guest::remote::Remote;
 use crate::machine::Machine;
 use crate::proxmox::client::Client;
+use crate::proxmox::error::Kind;
 use crate::secret::Redactor;
 use crate::state::StateDir;
 use crate::state::lock::LockGuard;
@@ -121,6 +122,9 @@ pub struct HostRun {
 const PATIENCE: Duration = Duration::from_secs(180);
 /// The same while nothing was done yet in this run: starting it again later costs nothing, and a wrong address is told soon.
 const PATIENCE_BEFORE: Duration = Duration::from_secs(5);
+/// How long a VM that was made may be missing on its node: after a migration requests see the old state for some seconds
+/// (qemu-server itself uses `nocheck` there).
+const ARRIVAL: Duration = Duration::from_secs(10);
 /// How often a stage may make the same changes. One that needs more is not converging.
 const MAX_ACTS: u32 = 12;
 
@@ -300,12 +304,13 @@ impl HostRun {
         }
         let since = *troubled.get_or_insert_with(Instant::now);
         let elapsed = since.elapsed();
-        let patience = if stage <= StageName::Readiness {
-            PATIENCE_BEFORE
-        } else {
-            PATIENCE
+        let moves = failure.kind == Some(Kind::Missing) && stage > StageName::Clone && failure.retry == Retry::No;
+        let patience = match stage <= StageName::Readiness {
+            true => PATIENCE_BEFORE,
+            false if moves => ARRIVAL,
+            false => PATIENCE,
         };
-        if failure.retry == Retry::No || elapsed >= patience {
+        if failure.retry == Retry::No && !moves || elapsed >= patience {
             return Err(Halt::Failed {
                 stage,
                 diagnostic: failure.diagnostic,
@@ -404,6 +409,13 @@ impl HostRun {
     /// A listing as of now.
     pub async fn fresh_listing(&self) -> Result<Listing, Failure> {
         Ok(self.cluster.listing(Instant::now()).await?)
+    }
+
+    /// A listing of which nothing is older than a second; hosts that get as far at the same time share it.
+    pub async fn recent_listing(&self) -> Result<Listing, Failure> {
+        let now = Instant::now();
+        let since = now.checked_sub(Duration::from_secs(1)).unwrap_or(now);
+        Ok(self.cluster.listing(since).await?)
     }
 
     /// The phase on record.

@@ -15,3 +15,4 @@ pub mod stage;
 mod task;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod whereabouts;

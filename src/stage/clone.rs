@@ -23,12 +23,14 @@
 use uuid::Uuid;
 
 use crate::diagnose::{Diagnostic, Exit};
+use crate::engine::cluster::Listed;
 use crate::engine::event::{Change, StageName};
 use crate::engine::failure::{Failure, Retry};
 use crate::engine::host::HostRun;
 use crate::engine::limits::Limit;
 use crate::engine::pace::Pace;
 use crate::engine::stage::{Seen, Stage, Wait};
+use crate::engine::whereabouts::Whereabouts;
 use crate::proxmox::cluster::GuestKind;
 use crate::proxmox::config::VmConfig;
 use crate::proxmox::error::Kind;
@@ -36,7 +38,8 @@ use crate::proxmox::ids::{NodeName, Upid, VmId};
 use crate::proxmox::task::{TaskFilter, TaskStatus};
 use crate::proxmox::vm::{CloneRequest, View};
 use crate::stage::Vm;
-use crate::stage::ownership::Owned;
+use crate::stage::discover::moving;
+use crate::stage::ownership::{self, Owned};
 use crate::stage::readiness::{Ready, Template};
 use crate::state::record::Phase;
 
@@ -130,7 +133,10 @@ impl Stage for Clone<'_> {
                     Ok(Seen::Foreign(Box::new(same_name(&run.machine.name, vmid, &node))))
                 }
                 Mark::Foreign => absent(),
-                Mark::Ours => Ok(Seen::Done(evidence(vmid, node, &config)?)),
+                Mark::Ours => match self.namesake(run, vmid).await? {
+                    Some(other) => Ok(Seen::Foreign(ambiguous(&run.machine.name, &other, vmid, &node))),
+                    None => Ok(Seen::Done(evidence(vmid, node, &config)?)),
+                },
                 Mark::Making => self.making(run, vmid, upid.as_ref()).await,
             },
             None if self.task_runs(run, upid.as_ref()).await? => Ok(Seen::Pending(wait(
@@ -233,13 +239,11 @@ impl Clone<'_> {
             }
         }
         let listing = run.fresh_listing().await?;
-        let Some(listed) = listing.by_id(vmid) else {
-            return Ok(None);
-        };
-        match run.api().vm_config(&listed.node, vmid, View::Pending).await {
-            Ok(config) => Ok(Some((listed.node.clone(), config))),
-            Err(error) if error.kind() == Kind::Missing => Ok(None),
-            Err(error) => Err(error.into()),
+        match run.cluster.whereabouts(&listing, vmid, View::Pending).await? {
+            Whereabouts::Vm(listed, config) => Ok(Some((listed.node, config))),
+            Whereabouts::Moving(listed) => Err(moving(&listed)),
+            // Whether it is really free is asked before anything is sent.
+            Whereabouts::Container(_) | Whereabouts::Away(_) | Whereabouts::Gone | Whereabouts::Unknown(_) => Ok(None),
         }
     }
 
@@ -325,9 +329,30 @@ impl Clone<'_> {
             }
             Failure::from(error)
         })?;
+        self.name_is_free(run).await?;
         let operation = Uuid::new_v4();
         run.record_phase(self.intent(vmid, operation, jiff::Timestamp::now()))?;
         Ok(Some((vmid, operation)))
+    }
+
+    /// The name was free when the cluster was discovered. Since then the run may have waited for a place, and somebody else,
+    /// at another control node or in Proxmox itself, may have made a VM of it: there must never be two.
+    async fn name_is_free(&self, run: &HostRun) -> Result<(), Failure> {
+        let listing = run.recent_listing().await?;
+        let name = &run.machine.name;
+        match listing.named(name).next() {
+            Some(guest) => Err(Failure::new(same_name(name, guest.vmid, &guest.node))),
+            None if listing.gaps.is_empty() => Ok(()),
+            // A node that comes back, or a VM that arrives where it moves to, ends this.
+            None => Err(Failure::new(*ownership::unknown(name, &listing)).retry(Retry::NotExecuted)),
+        }
+    }
+
+    /// Another VM of the name, made while ours was. It is told before ours is started and takes its address.
+    async fn namesake(&self, run: &HostRun, vmid: VmId) -> Result<Option<Listed>, Failure> {
+        let listing = run.recent_listing().await?;
+        let other = listing.named(&run.machine.name).find(|guest| guest.vmid != vmid);
+        Ok(other.cloned())
     }
 
     fn intent(&self, vmid: VmId, operation: Uuid, since: jiff::Timestamp) -> Phase {
@@ -380,6 +405,15 @@ fn same_name(name: &str, vmid: VmId, node: &NodeName) -> Diagnostic {
     .rule("a VM is never taken over by its name alone; nothing was touched")
     .help("set another vms_name for this host, or rename that VM")
     .exit(Exit::Refused)
+}
+
+fn ambiguous(name: &str, other: &Listed, vmid: VmId, node: &NodeName) -> Box<Diagnostic> {
+    ownership::ambiguous(name, (other.vmid, &other.node), (vmid, node))
+        .note(
+            None,
+            format!("VM {vmid} is the one that was made for this host; it was not started"),
+        )
+        .into()
 }
 
 fn evidence(vmid: VmId, node: NodeName, config: &VmConfig) -> Result<Cloned, Failure> {

@@ -1,16 +1,18 @@
 //! Discover: one listing of the cluster, and the configuration of what may be the VM.
 //!
 //! "Not listed" counts as "absent" only if every node is online and the identity may see all VMs; the listing carries its
-//! gaps, and ownership decides with them.
+//! gaps, and ownership decides with them. A VM that is listed and not to be read is being moved: that is waited for.
 
+use crate::diagnose::Diagnostic;
 use crate::engine::cluster::{Listed, Listing};
 use crate::engine::event::StageName;
-use crate::engine::failure::Failure;
+use crate::engine::failure::{Failure, Retry};
 use crate::engine::host::HostRun;
 use crate::engine::stage::{Seen, Stage};
+use crate::engine::whereabouts::Whereabouts;
 use crate::proxmox::cluster::GuestKind;
 use crate::proxmox::config::VmConfig;
-use crate::proxmox::error::Kind;
+use crate::proxmox::error::ApiError;
 use crate::proxmox::ids::VmId;
 use crate::proxmox::vm::View;
 
@@ -47,7 +49,7 @@ impl Stage for Discover {
     type Evidence = Discovered;
 
     async fn observe(&self, run: &HostRun) -> Result<Seen<Discovered>, Failure> {
-        let listing = run.listing().await?;
+        let mut listing = run.listing().await?;
         let name = &run.machine.name;
         let (vms, wrong_kind): (Vec<Listed>, Vec<Listed>) = listing
             .named(name)
@@ -58,13 +60,28 @@ impl Stage for Discover {
             .partition(|guest| listing.online(&guest.node) == Some(false));
         let mut named = Vec::new();
         for listed in vms.into_iter().take(2) {
-            if let Some(candidate) = read(run, listed).await? {
-                named.push(candidate);
+            match seen(run, &listing, listed.vmid).await? {
+                Whereabouts::Vm(listed, config) => named.push(Candidate { listed, config }),
+                // It was destroyed since it was listed.
+                Whereabouts::Gone | Whereabouts::Container(_) => {}
+                Whereabouts::Away(listed) | Whereabouts::Moving(listed) => return Err(moving(&listed)),
+                Whereabouts::Unknown(gaps) => listing.gaps = gaps,
             }
         }
-        let recorded = match run.phase().map(|phase| phase.vmid()) {
-            Some(vmid) => recorded(run, &listing, &named, vmid).await?,
-            None => None,
+        let vmid = run.phase().map(|phase| phase.vmid());
+        let by_name = named.iter().find(|candidate| Some(candidate.listed.vmid) == vmid);
+        let recorded = match (by_name, vmid) {
+            (Some(candidate), _) => Some(candidate.clone()),
+            (None, None) => None,
+            (None, Some(vmid)) => match seen(run, &listing, vmid).await? {
+                Whereabouts::Vm(listed, config) => Some(Candidate { listed, config }),
+                Whereabouts::Gone | Whereabouts::Container(_) | Whereabouts::Away(_) => None,
+                Whereabouts::Moving(listed) => return Err(moving(&listed)),
+                Whereabouts::Unknown(gaps) => {
+                    listing.gaps = gaps;
+                    None
+                }
+            },
         };
         Ok(Seen::Done(Discovered {
             listing,
@@ -91,30 +108,24 @@ impl Stage for Discover {
     }
 }
 
-async fn recorded(
-    run: &HostRun,
-    listing: &Listing,
-    named: &[Candidate],
-    vmid: VmId,
-) -> Result<Option<Candidate>, Failure> {
-    if let Some(candidate) = named.iter().find(|candidate| candidate.listed.vmid == vmid) {
-        return Ok(Some(candidate.clone()));
-    }
-    match listing.by_id(vmid) {
-        Some(listed) if listed.kind == GuestKind::Qemu && listing.online(&listed.node) != Some(false) => {
-            read(run, listed.clone()).await
-        }
-        Some(_) | None => Ok(None),
-    }
+async fn seen(run: &HostRun, listing: &Listing, vmid: VmId) -> Result<Whereabouts, ApiError> {
+    run.cluster.whereabouts(listing, vmid, View::Current).await
 }
 
-/// The candidate with its configuration; `None` if it vanished since it was listed.
-async fn read(run: &HostRun, listed: Listed) -> Result<Option<Candidate>, Failure> {
-    match run.api().vm_config(&listed.node, listed.vmid, View::Current).await {
-        Ok(config) => Ok(Some(Candidate { listed, config })),
-        Err(error) if error.kind() == Kind::Missing => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+/// A VM that is neither here nor there, for now.
+pub(crate) fn moving(listed: &Listed) -> Failure {
+    Failure::new(
+        Diagnostic::error(
+            "discover/moving",
+            format!(
+                "VM {} is listed on {}, but has no configuration there",
+                listed.vmid, listed.node
+            ),
+        )
+        .rule("a VM that is being moved to another node is not gone; nothing was touched")
+        .help("wait for its migration to end, then run the same command again"),
+    )
+    .retry(Retry::Doubt)
 }
 
 #[cfg(test)]

@@ -3,36 +3,36 @@
 //! ```text
 //!   record              cluster                                      verdict
 //!   ------------------  -------------------------------------------  -------------------------------
-//!   any                 listing incomplete                           refuse: not seen is not gone
+//!   any                 view of the cluster incomplete               refuse: not seen is not gone
 //!   Cloning             a guest of that number with our mark         refuse: the VM exists
-//!   Cloning             its clone task runs                          refuse: the VM may come yet
+//!   Cloning             its clone task runs, or may come             refuse: the VM may come yet
 //!   Created ..          number and SMBIOS UUID are there             refuse: the VM exists
 //!   Created ..          number and name are there, another UUID      refuse: it may be the same VM
 //!   any                 no such number, or somebody else's           dropped
 //! ```
 
 use crate::diagnose::{Diagnostic, Exit};
-use crate::engine::cluster::Listing;
 use crate::proxmox::config::VmConfig;
 use crate::stage::clone::{Mark, read_mark};
 use crate::state::record::{Phase, Record};
 
-/// The table. `config` is that of the VM with the number on record, if there is one.
+/// The table. `config` is that of the VM with the number on record, if there is one; `may_come` tells that the clone that was
+/// intended runs, or that its request may still arrive.
 pub fn judge(
     record: &Record,
-    listing: &Listing,
+    gaps: &[String],
     config: Option<&VmConfig>,
-    clone_runs: bool,
+    may_come: bool,
 ) -> Result<(), Box<Diagnostic>> {
     let (name, vmid) = (&record.name, record.phase.vmid());
     let refuse = |code, message: String| Diagnostic::error(code, message).exit(Exit::Refused);
-    if !listing.gaps.is_empty() {
+    if !gaps.is_empty() {
         let mut diagnostic = refuse(
             "ownership/unknown",
             format!("whether {name} (VM {vmid}) is gone cannot be told: the listing is not complete"),
         )
         .rule("not seen is not gone; the record was kept");
-        for gap in &listing.gaps {
+        for gap in gaps {
             diagnostic = diagnostic.note(None, gap.clone());
         }
         return Err(diagnostic
@@ -45,12 +45,12 @@ pub fn judge(
             .help("to take the VM away with everything that belongs to it: `vmwright remove`")
     };
     match (&record.phase, config) {
-        (Phase::Cloning { .. }, _) if clone_runs => Err(refuse(
+        (Phase::Cloning { .. }, _) if may_come => Err(refuse(
             "forget/cloning",
-            format!("the clone of {name} (VM {vmid}) is still being made"),
+            format!("the clone of {name} (VM {vmid}) is being made, or its request may still be on its way"),
         )
         .rule("a record is dropped only when nothing can come of it any more")
-        .help("wait for the task to end, then run the same command again")
+        .help("wait for the task to end, or half a minute, then run the same command again")
         .into()),
         (Phase::Cloning { operation, .. }, Some(config)) => match read_mark(config, *operation) {
             Mark::Ours | Mark::Making => Err(exists().into()),
@@ -85,20 +85,12 @@ mod tests {
 
     use super::*;
     use crate::engine::testing::{config, machine};
-    use crate::proxmox::cluster::ClusterStatus;
     use crate::stage::clone::mark;
 
     fn verdict(phase: Phase, data: Option<serde_json::Value>, gaps: &[&str], runs: bool) -> Result<(), &'static str> {
         let record = Record::new("pve", 8006, "web-0", "web-0", phase);
-        let listing = Listing {
-            guests: Vec::new(),
-            status: ClusterStatus {
-                quorate: None,
-                nodes: Vec::new(),
-            },
-            gaps: gaps.iter().map(|gap| (*gap).to_owned()).collect(),
-        };
-        judge(&record, &listing, data.map(config).as_ref(), runs).map_err(|diagnostic| diagnostic.code)
+        let gaps: Vec<String> = gaps.iter().map(|gap| (*gap).to_owned()).collect();
+        judge(&record, &gaps, data.map(config).as_ref(), runs).map_err(|diagnostic| diagnostic.code)
     }
 
     fn created() -> Phase {

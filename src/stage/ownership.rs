@@ -10,7 +10,7 @@
 //!   any                 two VMs of the name              refuse: ambiguous
 //!   Cloning             VM of the name, our mark         New, with its intent: the clone stage goes on
 //!   Cloning             VM of the name without our mark  refuse: not ours
-//!   Cloning             no VM of the name                New, if the listing is complete or the number is seen
+//!   Cloning             no VM of the name                New, if the number has our mark or the listing is complete
 //!   Created ..          number, name and UUID agree      Resume / Finalize / Done by the phase
 //!   Created ..          something disagrees              refuse
 //!   Created ..          gone, listing complete           refuse: record without VM
@@ -21,11 +21,12 @@
 //! The node is an observation, never identity: a VM that moved is the same VM.
 
 use crate::diagnose::{Diagnostic, Exit};
-use crate::engine::cluster::Listed;
+use crate::engine::cluster::{Listed, Listing};
 use crate::engine::event::StageName;
 use crate::engine::failure::Failure;
 use crate::engine::host::HostRun;
 use crate::engine::stage::{Seen, Stage};
+use crate::proxmox::ids::{NodeName, VmId};
 use crate::stage::Vm;
 use crate::stage::clone::{Mark, read_mark};
 use crate::stage::discover::{Candidate, Discovered};
@@ -119,15 +120,7 @@ pub fn decide(name: &str, phase: Option<&Phase>, found: &Discovered) -> Result<D
     }
     let mut all = found.named.iter().map(|candidate| &candidate.listed).chain(&found.away);
     if let (Some(one), Some(two)) = (all.next(), all.next()) {
-        return Err(refuse(
-            "ownership/ambiguous",
-            format!(
-                "{name} is the name of VM {} on {} and of VM {} on {}",
-                one.vmid, one.node, two.vmid, two.node
-            ),
-        )
-        .help("rename or remove the one that is not meant")
-        .into());
+        return Err(ambiguous(name, (one.vmid, &one.node), (two.vmid, &two.node)).into());
     }
     let named = found.named.first();
     match phase {
@@ -137,8 +130,16 @@ pub fn decide(name: &str, phase: Option<&Phase>, found: &Discovered) -> Result<D
                 Err(foreign(name, &other.listed))
             }
             Some(_) => Ok(Decision::New(New { _made: () })),
-            None if found.recorded.is_some() => Ok(Decision::New(New { _made: () })),
-            None => undocumented(name, None, found),
+            None => match &found.recorded {
+                Some(seen) if read_mark(&seen.config, *operation) != Mark::Foreign => {
+                    Ok(Decision::New(New { _made: () }))
+                }
+                // Nothing of ours is there, so that the name must be as free as without a record.
+                Some(_) | None if found.away.iter().any(|away| away.vmid == *vmid) => {
+                    Err(unknown(name, &found.listing))
+                }
+                Some(_) | None => undocumented(name, None, found),
+            },
         },
         Some(Phase::Removing { vmid, .. }) => Err(refuse(
             "ownership/removing",
@@ -163,7 +164,7 @@ fn undocumented(name: &str, named: Option<&Candidate>, found: &Discovered) -> Re
         Some(other) => Err(foreign(name, &other.listed)),
         None if !found.away.is_empty() => Err(foreign(name, &found.away[0])),
         None if found.listing.gaps.is_empty() => Ok(Decision::New(New { _made: () })),
-        None => Err(unknown(name, found)),
+        None => Err(unknown(name, &found.listing)),
     }
 }
 
@@ -191,7 +192,7 @@ pub(crate) fn documented(
     }
     let Some(seen) = &found.recorded else {
         if !found.listing.gaps.is_empty() {
-            return Err(unknown(name, found));
+            return Err(unknown(name, &found.listing));
         }
         return Err(refuse(
             "ownership/gone",
@@ -245,6 +246,18 @@ pub(crate) fn documented(
     }
 }
 
+/// Two of one name.
+pub(crate) fn ambiguous(name: &str, one: (VmId, &NodeName), two: (VmId, &NodeName)) -> Diagnostic {
+    refuse(
+        "ownership/ambiguous",
+        format!(
+            "{name} is the name of VM {} on {} and of VM {} on {}",
+            one.0, one.1, two.0, two.1
+        ),
+    )
+    .help("rename or remove the one that is not meant")
+}
+
 fn refuse(code: &'static str, message: String) -> Diagnostic {
     Diagnostic::error(code, message).exit(Exit::Refused)
 }
@@ -264,18 +277,20 @@ fn foreign(name: &str, other: &Listed) -> Box<Diagnostic> {
 }
 
 /// Not seen is not absent.
-pub(crate) fn unknown(name: &str, found: &Discovered) -> Box<Diagnostic> {
+pub(crate) fn unknown(name: &str, listing: &Listing) -> Box<Diagnostic> {
     let mut diagnostic = refuse(
         "ownership/unknown",
         format!("{name} is not listed, but the listing is not complete"),
     )
     .rule("not seen is not absent: creating now could make a second VM");
-    for gap in &found.listing.gaps {
+    for gap in &listing.gaps {
         diagnostic = diagnostic.note(None, gap.clone());
     }
     diagnostic.help("bring the nodes back, or grant the identity VM.Audit on /vms with propagation, then run the same command again").into()
 }
 
+#[cfg(test)]
+mod cluster_tests;
 #[cfg(test)]
 mod tests;
 

@@ -208,7 +208,6 @@ async fn marked(password_login: bool) -> Site {
 fn searched<'s>(site: &'s Site, args: &'s [&'s str]) -> impl Future<Output = Run> + 's {
     let place = std::panic::Location::caller();
     async move {
-        std::fs::create_dir_all(site.path("home")).unwrap();
         let watcher = Watcher::start(site.path(""));
         let mut command = site.command(args);
         let password = site.path("opener");

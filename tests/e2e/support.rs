@@ -84,6 +84,9 @@ impl Site {
         let mut plan = Plan::default();
         change(&mut plan);
         let dir = tempfile::tempdir().unwrap();
+        for own in ["home", "tmp"] {
+            std::fs::create_dir(dir.path().join(own)).unwrap();
+        }
         let net = free_loopback_net(SSH_PORT);
         let key = dir.path().join("id_ed25519");
         let made = std::process::Command::new("ssh-keygen")
@@ -192,9 +195,6 @@ impl Site {
 
     /// The command, not yet started: the real binary with a clean environment and this inventory.
     pub fn command(&self, args: &[&str]) -> Command {
-        for own in ["home", "tmp"] {
-            std::fs::create_dir_all(self.path(own)).unwrap();
-        }
         let mut command = Command::new(env!("CARGO_BIN_EXE_vmwright"));
         command.args(args);
         // Every verb but these takes an inventory.

@@ -73,7 +73,6 @@ async fn status_tells_phase_number_node_power_and_what_is_unfinished() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_inventory_is_printed_as_json_with_secrets_masked() {
     let site = Site::start().await;
-    std::fs::create_dir_all(site.path("home")).unwrap();
     let before = site.tree(".");
     let list = site.vmwright(&["inventory", "--list"]).await;
     list.assert_code(0);

@@ -1,8 +1,8 @@
 //! Guests that are not ours and records that cannot be trusted: exit code 4 or a plain refusal, and not one write.
 
 use indexmap::IndexMap;
-use vmwright::simulator::fault::Action;
-use vmwright::simulator::spec::{ContainerSpec, DiskSpec, Size, VmSpec};
+use vmwright::simulator::fault::{Action, Fault};
+use vmwright::simulator::spec::{AclSpec, ContainerSpec, DiskSpec, Size, VmSpec};
 
 use crate::support::{Plan, Site};
 use crate::weather::{
@@ -394,4 +394,82 @@ async fn a_vm_of_the_name_that_appears_during_the_run_is_not_overwritten() {
     );
     assert_eq!(configs(&site), before);
     assert_eq!(locks(&site), Vec::<std::path::PathBuf>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_somebody_takes_meanwhile_is_not_made_a_second_time() {
+    let with_a_stranger = |plan: &mut Plan| plan.spec.vms.push(stranger(150, "db-0", "pve-2"));
+    // Between the look at the cluster and the clone, in which others of the run may be waited for.
+    let site = Site::with(with_a_stranger).await;
+    site.sim
+        .faults()
+        .add(Fault::on("GET", "/cluster/nextid", Action::Delay(1500)));
+    let run = site.begin(&WEB_0);
+    site.held().await;
+    rename(&site, 150, "web-0");
+    let run = run.end().await;
+    run.assert_code(4);
+    run.assert_says("[ownership/foreign]");
+    run.assert_says("VM 150 on pve-2 is called web-0");
+    assert_eq!(site.changes_to("/clone").len(), 0);
+    assert_eq!(site.vms(), [(150, "web-0".to_owned())]);
+
+    // While the clone is made: ours is not started beside it.
+    let site = Site::with(with_a_stranger).await;
+    site.sim
+        .faults()
+        .add(Fault::on("POST", "*/clone", Action::DelayAnswer(1500)));
+    let run = site.begin(&WEB_0);
+    site.held().await;
+    rename(&site, 150, "web-0");
+    let run = run.end().await;
+    run.assert_code(4);
+    run.assert_says("[ownership/ambiguous]");
+    run.assert_says("is the one that was made for this host; it was not started");
+    assert_eq!(site.changes_to("/status/start").len(), 0);
+    // Once the other one has its own name back, the same command goes on with ours.
+    rename(&site, 150, "db-0");
+    site.vmwright(&WEB_0).await.assert_code(0);
+    assert_eq!(site.changes_to("/clone").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vm_that_is_hidden_from_the_identity_is_not_gone() {
+    let site = crate::remove::with("web-0", quick).await;
+    let vmid = site.vms()[0].0;
+    site.sim.handle().with(|world| {
+        world.access.acl.push(AclSpec {
+            path: format!("/vms/{vmid}"),
+            id: "automation@pve".to_owned(),
+            role: "NoAccess".to_owned(),
+            propagate: true,
+        });
+    });
+    let (state, changes) = (site.tree("state/records"), site.changes());
+    for args in [
+        &["provision", "--limit", "web-0"][..],
+        &["remove", "--limit", "web-0", "--confirm", "web-0"],
+        &["forget", "web-0", "--confirm", "web-0"],
+    ] {
+        let run = site.vmwright(args).await;
+        run.assert_code(4);
+        run.assert_says("[ownership/unknown]");
+        run.assert_says(&format!("the number {vmid} is not free"));
+    }
+    let status = site.vmwright(&["status", "--limit", "web-0"]).await;
+    status.assert_code(0);
+    status.assert_says("unseen");
+    assert_eq!(site.tree("state/records"), state);
+    assert_eq!(site.changes(), changes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_intent_whose_request_may_be_on_its_way_is_not_forgotten() {
+    let site = Site::with(quick).await;
+    site.hold("POST", "*/clone");
+    site.killed_there(&WEB_0).await;
+    let run = site.vmwright(&["forget", "web-0", "--confirm", "web-0"]).await;
+    run.assert_code(4);
+    run.assert_says("[forget/cloning]");
+    assert_eq!(site.phase("web-0").as_deref(), Some("cloning"));
 }

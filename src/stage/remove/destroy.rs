@@ -19,12 +19,13 @@ use crate::engine::failure::{Failure, Retry};
 use crate::engine::host::HostRun;
 use crate::engine::pace::Pace;
 use crate::engine::stage::{Seen, Stage, Wait};
-use crate::proxmox::cluster::GuestKind;
+use crate::engine::whereabouts::Whereabouts;
 use crate::proxmox::config::VmConfig;
 use crate::proxmox::error::Kind;
 use crate::proxmox::ids::Upid;
 use crate::proxmox::task::{TaskFilter, TaskStatus};
 use crate::proxmox::vm::View;
+use crate::stage::discover::moving;
 use crate::stage::remove::stop::Stopped;
 use crate::stage::remove::{Gone, removing};
 use crate::stage::{Vm, still_ours};
@@ -196,40 +197,37 @@ async fn standing(run: &HostRun, upid: &Upid) -> Result<Option<TaskStatus>, Fail
 /// Somebody else's VM of that number on another node; `None` if there is surely none.
 async fn elsewhere(run: &HostRun, vm: &Vm, ended_well: bool) -> Result<Option<VmConfig>, Failure> {
     let listing = run.fresh_listing().await?;
-    match listing.by_id(vm.vmid) {
-        Some(listed) if listed.kind == GuestKind::Lxc => Ok(None),
-        Some(listed) if listed.node == vm.node => {
-            // Gone since the cluster listed it, or just made: look again.
-            let diagnostic = Diagnostic::error(
-                "remove/moving",
-                format!("VM {} is listed, but has no configuration", vm.vmid),
-            )
-            .help("run the same command again");
-            Err(Failure::new(diagnostic).retry(Retry::Doubt))
-        }
-        Some(listed) => match run.api().vm_config(&listed.node, vm.vmid, View::Current).await {
-            Ok(config) if config.smbios_uuid().as_deref() == Some(vm.uuid.as_str()) => Err(Failure::new(
+    match run.cluster.whereabouts(&listing, vm.vmid, View::Current).await? {
+        Whereabouts::Container(_) | Whereabouts::Gone => Ok(None),
+        Whereabouts::Moving(listed) => Err(moving(&listed)),
+        Whereabouts::Vm(listed, config) if config.smbios_uuid().as_deref() == Some(vm.uuid.as_str()) => {
+            Err(Failure::new(
                 Diagnostic::error("remove/moved", format!("VM {} was moved to {}", vm.vmid, listed.node))
                     .rule("a VM that is moved while it is removed is looked at anew")
                     .help("run the same command again"),
-            )),
-            Ok(config) => Ok(Some(config)),
-            Err(error) => Err(Failure::from(error).retry(Retry::Doubt)),
-        },
-        None if ended_well || listing.gaps.is_empty() => Ok(None),
-        None => {
-            let mut diagnostic = Diagnostic::error(
-                "ownership/unknown",
-                format!("VM {} is not listed, but the listing is not complete", vm.vmid),
-            )
-            .rule("not seen is not gone: DNS, snippets, known_hosts and record were kept")
-            .exit(Exit::Refused);
-            for gap in listing.gaps {
-                diagnostic = diagnostic.note(None, gap);
-            }
-            Err(Failure::new(diagnostic))
+            ))
         }
+        Whereabouts::Vm(_, config) => Ok(Some(config)),
+        Whereabouts::Away(_) | Whereabouts::Unknown(_) if ended_well => Ok(None),
+        Whereabouts::Away(listed) => Err(unseen(vm, vec![format!("node {} is offline", listed.node)])),
+        Whereabouts::Unknown(gaps) => Err(unseen(vm, gaps)),
     }
+}
+
+fn unseen(vm: &Vm, gaps: Vec<String>) -> Failure {
+    let mut diagnostic = Diagnostic::error(
+        "ownership/unknown",
+        format!(
+            "VM {} is not to be seen, but the view of the cluster is not complete",
+            vm.vmid
+        ),
+    )
+    .rule("not seen is not gone: DNS, snippets, known_hosts and record were kept")
+    .exit(Exit::Refused);
+    for gap in gaps {
+        diagnostic = diagnostic.note(None, gap);
+    }
+    Failure::new(diagnostic)
 }
 
 fn volumes(config: &VmConfig) -> String {

@@ -28,8 +28,9 @@ use crate::engine::failure::Failure;
 use crate::engine::host::HostRun;
 use crate::engine::pace::Pace;
 use crate::engine::stage::{Seen, Stage, Wait};
+use crate::engine::whereabouts::Whereabouts;
 use crate::proxmox::client::Client;
-use crate::proxmox::cluster::{ClusterStatus, GuestKind};
+use crate::proxmox::cluster::ClusterStatus;
 use crate::proxmox::config::VmConfig;
 use crate::proxmox::error::{ApiError, Kind};
 use crate::proxmox::ids::{NodeName, Upid, VmId};
@@ -37,10 +38,10 @@ use crate::proxmox::task::{TaskFilter, TaskStatus};
 use crate::proxmox::vm::View;
 use crate::stage::Vm;
 use crate::stage::clone::{Mark, read_mark};
-use crate::stage::discover::Discovered;
+use crate::stage::discover::{Discovered, moving};
 use crate::stage::ownership;
 use crate::stage::remove::{Gone, removing};
-use crate::state::record::{Phase, RemoveStep};
+use crate::state::record::{Phase, Record, RemoveStep};
 
 /// Where a removal begins.
 #[derive(Clone, Debug)]
@@ -84,16 +85,10 @@ impl Stand {
     /// How long a clone that is not to be seen may still be asked for: the request of a run that died without an answer
     /// can be on its way, and the record that recognises its VM must not go before it came.
     fn may_come(&self, run: &HostRun) -> Option<Duration> {
-        let written = run
-            .record
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .as_ref()
-            .map(|record| record.updated)?;
-        let age = Duration::try_from(jiff::Timestamp::now().duration_since(written)).unwrap_or_default();
+        let left = on_its_way(run.record.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?);
         let mut unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = unseen.get_or_insert_with(Instant::now).elapsed();
-        ON_ITS_WAY.checked_sub(age.max(waited)).filter(|left| !left.is_zero())
+        left?.checked_sub(waited).filter(|left| !left.is_zero())
     }
 }
 
@@ -187,7 +182,7 @@ pub fn decide(
         return match ownership::decide(name, Some(phase), found) {
             Err(diagnostic) if somebody_else.is_some() => Err(diagnostic),
             Ok(_) | Err(_) if complete => gone(format!("VM {vmid} is gone; what is left of it goes")),
-            Ok(_) | Err(_) => Err(ownership::unknown(name, found)),
+            Ok(_) | Err(_) => Err(ownership::unknown(name, &found.listing)),
         };
     };
     let here = || {
@@ -235,13 +230,15 @@ impl Stand {
         };
         let runs = clone_runs(run.api(), *template, template_node, upid.as_ref()).await?;
         let listing = run.fresh_listing().await?;
-        let seen = match listing.by_id(*vmid).filter(|listed| listed.kind == GuestKind::Qemu) {
-            Some(listed) => match run.api().vm_config(&listed.node, *vmid, View::Current).await {
-                Ok(config) => Some((listed.node.clone(), config)),
-                Err(error) if error.kind() == Kind::Missing => None,
-                Err(error) => return Err(error.into()),
-            },
-            None => None,
+        let mut gaps = listing.gaps.clone();
+        let seen = match run.cluster.whereabouts(&listing, *vmid, View::Current).await? {
+            Whereabouts::Vm(listed, config) => Some((listed.node, config)),
+            Whereabouts::Moving(listed) => return Err(moving(&listed)),
+            Whereabouts::Unknown(why) => {
+                gaps = why;
+                None
+            }
+            Whereabouts::Container(_) | Whereabouts::Away(_) | Whereabouts::Gone => None,
         };
         let wait = |what: String, budget, code, late: String| {
             Ok(Seen::Pending(Wait {
@@ -294,13 +291,13 @@ impl Stand {
             Some((Mark::Foreign, ..)) => Ok(Seen::Done(never_cloned(format!(
                 "VM {vmid} is somebody else's and is left alone; ours was never made"
             )))),
-            None if upid.is_none() && listing.gaps.is_empty() && self.may_come(run).is_some() => wait(
+            None if upid.is_none() && gaps.is_empty() && self.may_come(run).is_some() => wait(
                 "a clone that an earlier run may still have on its way".to_owned(),
                 LONGEST,
                 "remove/clone-late",
                 format!("whether VM {vmid} is being made is not known"),
             ),
-            None if listing.gaps.is_empty() => Ok(Seen::Done(never_cloned(format!("VM {vmid} was never made")))),
+            None if gaps.is_empty() => Ok(Seen::Done(never_cloned(format!("VM {vmid} was never made")))),
             None => {
                 let mut diagnostic = Diagnostic::error(
                     "ownership/unknown",
@@ -308,7 +305,7 @@ impl Stand {
                 )
                 .rule("not seen is not gone; nothing was touched")
                 .exit(Exit::Refused);
-                for gap in listing.gaps {
+                for gap in gaps {
                     diagnostic = diagnostic.note(None, gap);
                 }
                 Ok(Seen::Foreign(Box::new(diagnostic)))
@@ -321,6 +318,20 @@ impl Stand {
 const LONGEST: Duration = Duration::from_secs(3600);
 /// How long a request may be under way that nobody waits for any more: pveproxy gives up after 30 s.
 const ON_ITS_WAY: Duration = Duration::from_secs(30);
+/// How long the request of an intent that has no answer on record may still be on its way; `None` if it cannot be any more.
+pub fn on_its_way(record: &Record) -> Option<Duration> {
+    let age = Duration::try_from(jiff::Timestamp::now().duration_since(record.updated)).unwrap_or_default();
+    match &record.phase {
+        Phase::Cloning { upid: None, .. } => ON_ITS_WAY.checked_sub(age).filter(|left| !left.is_zero()),
+        Phase::Cloning { .. }
+        | Phase::Created { .. }
+        | Phase::Initialized { .. }
+        | Phase::Finalizing { .. }
+        | Phase::Complete { .. }
+        | Phase::Removing { .. } => None,
+    }
+}
+
 /// How long a clone's lock may outlive its task.
 const LEFT_OVER: Duration = Duration::from_secs(10);
 

@@ -15,7 +15,6 @@ use super::{PATIENCE, Site, Started};
 impl Site {
     /// Starts the real binary with this inventory.
     pub fn begin(&self, args: &[&str]) -> Started {
-        std::fs::create_dir_all(self.path("home")).unwrap();
         Started(self.command(args).spawn().unwrap())
     }
 

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::engine::cluster::Listing;
 use crate::engine::testing::config;
+use crate::proxmox::cluster::GuestKind;
 use crate::stage::discover::Candidate;
 
 fn listed(vmid: u32, name: &str) -> Listed {
