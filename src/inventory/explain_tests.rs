@@ -56,7 +56,7 @@ fn definitions_come_in_the_order_of_precedence_with_what_one_layer_overrides() {
             ("host_vars/w", "x: 7\n"),
         ],
         &["a.ini", "b.yml"],
-        &["x=8", "x=9"],
+        &["x=8 x=80", "x=9"],
     );
     assert_eq!(
         told(&inventory, "w", "x"),
@@ -72,6 +72,7 @@ fn definitions_come_in_the_order_of_precedence_with_what_one_layer_overrides() {
             "inventory vars of host w a.ini:9:5 33",
             "host_vars/w host_vars/w:1:4 7",
             "-e --extra-vars \"8\"",
+            "-e --extra-vars \"80\"",
             "-e --extra-vars \"9\"",
         ]
     );

@@ -17,6 +17,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::extra::Pairs;
 use super::groups::{ALL, Graph, Owner, Shadowed, Vars, put};
 use super::sources::{Loader, entries};
 use super::value::{Data, Value};
@@ -46,7 +47,7 @@ pub(crate) struct Layers {
 
 impl Layers {
     /// Adds the variables of one `-e`.
-    pub fn add_extra(&mut self, vars: Vars) {
+    pub fn add_extra(&mut self, vars: Pairs) {
         for (name, value) in vars {
             if let Some(old) = self.extra.insert(Arc::clone(&name), value) {
                 self.extra_shadowed.push((name, old));
