@@ -191,3 +191,16 @@ fn steps_tell_what_each_template_used_and_gave() {
     assert!(matches!(bad.steps[0].used[1].what, What::Missing));
     assert_eq!(bad.steps[0].result, Err("`typo` is not defined".to_owned()));
 }
+
+proptest::proptest! {
+    #[test]
+    fn no_path_makes_it_panic(text in ".*", path in "[a-c.\\[\\]'\"0-9é-]{0,24}") {
+        for text in [text, path] {
+            if let Ok(path) = KeyPath::parse(&text) {
+                let _ = path.to_string();
+                let value = Value::from_json(&serde_json::json!({"a": [1, {"b": 2}]}), &crate::diagnose::Place::whole("t"));
+                let _ = inside(&value, &path.inside);
+            }
+        }
+    }
+}
