@@ -56,19 +56,31 @@ impl Redactor {
 
     /// A redactor for these secrets; the longest is masked first, so that a secret inside another is no leak.
     pub fn new(secrets: impl IntoIterator<Item = Secret>) -> Self {
-        let mut secrets: Vec<Secret> = secrets
+        let secrets = secrets
             .into_iter()
             .flat_map(|secret| disguises(secret.expose()))
             .filter(|s| s.expose().len() >= Self::MIN_LEN)
             .collect();
-        secrets.sort_by(|a, b| {
+        Self { secrets }.in_order()
+    }
+
+    fn in_order(mut self) -> Self {
+        self.secrets.sort_by(|a, b| {
             b.expose()
                 .len()
                 .cmp(&a.expose().len())
                 .then_with(|| a.expose().cmp(b.expose()))
         });
-        secrets.dedup();
-        Self { secrets }
+        self.secrets.dedup();
+        self
+    }
+
+    /// A redactor for further secrets too.
+    #[must_use]
+    pub fn and(self, secrets: impl IntoIterator<Item = Secret>) -> Self {
+        let mut all = Self::new(secrets);
+        all.secrets.extend(self.secrets);
+        all.in_order()
     }
 
     /// `text` with every known secret replaced by [`MASK`].

@@ -56,8 +56,10 @@ pub enum Verb {
     History(History),
     /// Show how far each host has come, who holds its lock, and what is unfinished
     Status(Status),
-    /// Print the inventory as JSON, as ansible-inventory does
+    /// Print the inventory as ansible-inventory does: JSON, YAML, TOML or a graph, secrets masked
     Inventory(Inventory),
+    /// Tell where a host's variables come from, what they override and how templates became values, secrets masked
+    Explain(Explain),
     /// Print the cloud-init documents of a host, secrets masked
     Render(Render),
     /// Free a lock whose holder cannot be proven dead
@@ -238,6 +240,42 @@ pub struct Inventory {
     /// The variables of one host
     #[arg(long, value_name = "HOST", group = "what")]
     pub host: Option<String>,
+    /// Groups and hosts as a tree
+    #[arg(long, group = "what")]
+    pub graph: bool,
+    /// With --graph: the group to begin at [default: all]
+    #[arg(requires = "graph", conflicts_with_all = ["list", "host"])]
+    pub group: Option<String>,
+    /// With --graph: the variables too
+    #[arg(long, requires = "graph", conflicts_with_all = ["list", "host"])]
+    pub vars: bool,
+    /// With --list or --host: YAML instead of JSON
+    #[arg(short, long, conflicts_with_all = ["graph", "toml"])]
+    pub yaml: bool,
+    /// With --list: TOML instead of JSON
+    #[arg(long, requires = "list", conflicts_with_all = ["graph", "host"])]
+    pub toml: bool,
+    /// The variables of groups with their groups, and of hosts their own only: the inventory in one file
+    #[arg(long)]
+    pub export: bool,
+    /// With --list: only these hosts
+    #[arg(short, long, value_name = "PATTERN", conflicts_with_all = ["graph", "host"])]
+    pub limit: Option<String>,
+}
+
+/// Arguments of `explain`.
+#[derive(Clone, Debug, Args)]
+pub struct Explain {
+    /// The host
+    pub host: String,
+    /// A variable, or a place inside one: vms_config.nic0.bridge, global_dns_servers[1]. Without it all variables are told
+    pub key: Option<String>,
+    /// Where hosts and variables come from.
+    #[command(flatten)]
+    pub sources: Sources,
+    /// What standard output gets: human (text) or json (one document)
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<OutputFormat>,
 }
 
 /// Arguments of `render`.

@@ -10,6 +10,7 @@ mod confirm;
 mod demo;
 mod doors;
 mod embedded;
+mod explain;
 mod forget;
 mod history;
 mod inventory;
@@ -80,6 +81,7 @@ async fn dispatch(cli: &Cli) -> Exit {
         Verb::History(args) => history::run(&cli.global, args),
         Verb::Status(args) => status::run(&cli.global, args).await,
         Verb::Inventory(args) => inventory::run(&cli.global, args),
+        Verb::Explain(args) => explain::run(&cli.global, args),
         Verb::Render(args) => render::run(&cli.global, args).await,
         Verb::Unlock(args) => unlock::run(&cli.global, args).await,
         Verb::Demo(args) => demo::run(&cli.global, args).await,

@@ -4,18 +4,20 @@
 
 use std::sync::Arc;
 
-use super::groups::Vars;
 use super::sources::Loader;
 use super::value::{Data, Value};
 use super::yaml;
 use crate::diagnose::{Diagnostic, Place};
+
+/// Names and values in the order of the argument; of two with one name the later wins.
+pub(crate) type Pairs = Vec<(Arc<str>, Arc<Value>)>;
 
 /// Reads one `-e` argument.
 ///
 /// # Errors
 ///
 /// `inventory/extra-vars`, and what the YAML reader and the vault find in a file.
-pub(crate) fn read(argument: &str, loader: &mut Loader<'_>) -> Result<Vars, Diagnostic> {
+pub(crate) fn read(argument: &str, loader: &mut Loader<'_>) -> Result<Pairs, Diagnostic> {
     let wrong = |message: String| {
         Diagnostic::error("inventory/extra-vars", message)
             .at(Place::whole("--extra-vars"))
@@ -47,13 +49,13 @@ pub(crate) fn read(argument: &str, loader: &mut Loader<'_>) -> Result<Vars, Diag
             .into_iter()
             .map(|(key, entry)| (key.as_str().into(), Arc::new(entry.value)))
             .collect()),
-        Data::Null if argument.starts_with('@') => Ok(Vars::new()),
+        Data::Null if argument.starts_with('@') => Ok(Pairs::new()),
         _ => Err(wrong(format!("`{argument}` is a {}, not a mapping", value.type_name())).help("write -e key=value")),
     }
 }
 
-fn pairs(text: &str) -> Result<Vars, &'static str> {
-    let mut vars = Vars::new();
+fn pairs(text: &str) -> Result<Pairs, &'static str> {
+    let mut vars = Pairs::new();
     for word in split(text)? {
         let word = unescape(&word);
         let Some(at) = word
@@ -66,7 +68,7 @@ fn pairs(text: &str) -> Result<Vars, &'static str> {
         };
         let (key, value) = (word[..at].trim(), unquote(word[at + 1..].trim()));
         let value = Value::text(value, Place::whole("--extra-vars"));
-        vars.insert(key.into(), Arc::new(value));
+        vars.push((key.into(), Arc::new(value)));
     }
     Ok(vars)
 }

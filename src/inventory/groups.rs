@@ -48,6 +48,21 @@ pub(crate) struct Host {
     pub source: Option<Arc<str>>,
 }
 
+/// Whom a variable is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Group(usize),
+    Host(usize),
+}
+
+/// A definition that a later one of the same layer replaced: kept for `explain`.
+#[derive(Debug)]
+pub(crate) struct Shadowed {
+    pub owner: Owner,
+    pub name: Arc<str>,
+    pub value: Arc<Value>,
+}
+
 /// All hosts and groups.
 #[derive(Debug)]
 pub(crate) struct Graph {
@@ -55,6 +70,8 @@ pub(crate) struct Graph {
     pub group_index: HashMap<Arc<str>, usize>,
     pub hosts: Vec<Host>,
     pub host_index: HashMap<Arc<str>, usize>,
+    /// What later definitions of the inventory replaced, in the order of reading.
+    pub shadowed: Vec<Shadowed>,
 }
 
 /// The index of `all`.
@@ -70,6 +87,7 @@ impl Graph {
             group_index: HashMap::new(),
             hosts: Vec::new(),
             host_index: HashMap::new(),
+            shadowed: Vec::new(),
         };
         graph.add_group("all");
         graph.add_group("ungrouped");
@@ -207,7 +225,13 @@ impl Graph {
             })?;
             return Ok(());
         }
-        self.groups[group].vars.insert(name.into(), Arc::new(value));
+        put(
+            &mut self.groups[group].vars,
+            &mut self.shadowed,
+            Owner::Group(group),
+            name.into(),
+            Arc::new(value),
+        );
         Ok(())
     }
 
@@ -221,7 +245,7 @@ impl Graph {
         match self.group_index.get(&self.hosts[host].name) {
             Some(group) => self.set_group_var(*group, name, (**value).clone()),
             None => {
-                self.hosts[host].vars.insert(name.into(), Arc::clone(value));
+                self.put_host_var(host, name, Arc::clone(value));
                 Ok(())
             }
         }
@@ -249,12 +273,18 @@ impl Graph {
         // Python takes the port 0 for none.
         if let (Some(port @ 1..), false) = (port, known) {
             let port = Value::new(Data::Int(port.into()), place.clone());
-            self.hosts[host].vars.insert("ansible_port".into(), Arc::new(port));
+            self.put_host_var(host, "ansible_port", Arc::new(port));
         }
         for (key, value) in vars {
             self.set_host_var(host, key, value)?;
         }
         Ok(())
+    }
+
+    /// Sets a variable of a host that is surely the host's.
+    pub fn put_host_var(&mut self, host: usize, name: &str, value: Arc<Value>) {
+        let vars = &mut self.hosts[host].vars;
+        put(vars, &mut self.shadowed, Owner::Host(host), name.into(), value);
     }
 
     /// Warnings of hosts that have the name of a group.
@@ -376,6 +406,14 @@ impl Graph {
             level = next;
         }
         hosts
+    }
+}
+
+/// Sets a variable and keeps what it replaces.
+pub(crate) fn put(vars: &mut Vars, shadowed: &mut Vec<Shadowed>, owner: Owner, name: Arc<str>, value: Arc<Value>) {
+    if let Some(old) = vars.insert(Arc::clone(&name), value) {
+        let value = old;
+        shadowed.push(Shadowed { owner, name, value });
     }
 }
 

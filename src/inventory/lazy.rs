@@ -56,7 +56,12 @@ impl Context {
             return Some(value);
         }
         match self.scope.vars.get(name) {
-            Some(raw) => Some(self.run.engine_value(&self.scope, raw, &self.label(name))),
+            Some(raw) => {
+                let label = self.label(name);
+                let value = self.run.engine_value(&self.scope, raw, &label);
+                self.run.trace.used(self.scope.host, &label, raw);
+                Some(value)
+            }
             None => self.magic(name),
         }
     }
@@ -113,6 +118,11 @@ impl Object for Context {
         let found = self.find(name);
         if found.as_ref().is_none_or(Jinja::is_undefined) && !(self.path.is_empty() && lookup::is_global(name)) {
             self.run.miss(self.label(name));
+        }
+        match &found {
+            Some(value) if !self.scope.vars.contains_key(name) => self.run.trace.magic(&self.label(name), value),
+            Some(_) => {}
+            None => self.run.trace.missed(&self.label(name)),
         }
         found
     }
@@ -211,11 +221,13 @@ impl Lazy {
 
     fn item(&self, value: &Value, label: String) -> Jinja {
         let value = Arc::new(value.clone());
-        if self.resolved {
+        let item = if self.resolved {
             plain(&self.run, &self.scope, &value, &label)
         } else {
             self.run.engine_value(&self.scope, &value, &label)
-        }
+        };
+        self.run.trace.used(self.scope.host, &label, &value);
+        item
     }
 }
 

@@ -3,10 +3,10 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::Core;
-use super::groups::ALL;
+use super::groups::{ALL, Vars};
 
 /// Names that those commands leave out (ansible-core `INTERNAL_STATIC_VARS`).
-const INTERNAL: [&str; 33] = [
+pub(crate) const INTERNAL: [&str; 33] = [
     "ansible_async_path",
     "ansible_collection_name",
     "ansible_config_file",
@@ -59,7 +59,11 @@ pub(crate) fn alone(core: &Core, index: usize, masked: bool) -> Json {
 
 /// The variables of a host.
 pub(crate) fn host(core: &Core, host: usize, masked: bool) -> Json {
-    let vars = core.vars_of(host);
+    host_vars(&core.vars_of(host), masked)
+}
+
+/// Variables as those commands print them.
+pub(crate) fn host_vars(vars: &Vars, masked: bool) -> Json {
     let mut vars: Vec<_> = vars.iter().filter(|(name, _)| !INTERNAL.contains(&&***name)).collect();
     vars.sort_by(|a, b| a.0.cmp(b.0));
     let json = |value: &super::Value| {

@@ -8,7 +8,8 @@
 //!
 //! [`Inventory::load`] reads everything that can be malformed, at once, and tells all faults, each with file, line and
 //! column; nothing is guessed and nothing is skipped. [`Inventory::scope`] gives the variables of one host with the
-//! precedence of Ansible. Templates are evaluated when a variable is asked for ([`Scope::get`]), so a fault in one harms
+//! precedence of Ansible; [`Inventory::definitions`] tells every definition, also those that were overridden ([`explain`]),
+//! and [`export`] has the other shapes of `ansible-inventory`. Templates are evaluated when a variable is asked for ([`Scope::get`]), so a fault in one harms
 //! only its users. Inline `!vault` texts are decrypted when they are asked for; a file that is encrypted as a whole is
 //! decrypted when it is read. What came from a vault is marked secret, and so is what a template made of it.
 //!
@@ -20,6 +21,8 @@
 //! refused; templates cannot run commands.
 
 mod encode;
+pub mod explain;
+pub mod export;
 mod extra;
 mod filters;
 mod filters_basic;
@@ -50,6 +53,7 @@ mod template_fault;
 mod template_tests;
 mod text;
 mod toml_source;
+pub mod trace;
 pub mod value;
 mod vars;
 pub mod vault;
@@ -241,7 +245,7 @@ impl Inventory {
         layers.play = beside(&options.working_dir, "", &mut loader, &mut faults);
         for argument in options.extra_vars.iter().filter(|argument| !argument.is_empty()) {
             match extra::read(argument, &mut loader) {
-                Ok(vars) => layers.extra.extend(vars),
+                Ok(vars) => layers.add_extra(vars),
                 Err(fault) => faults.push(fault),
             }
         }
@@ -330,7 +334,8 @@ impl Inventory {
         list::all(&self.core, masked)
     }
 
-    /// What `ansible-inventory --host` prints; an empty object for an unknown host.
+    /// What `ansible-inventory --host` prints, but for `!unsafe` texts, which it prints plain ([`export::drop_unsafe`]); an
+    /// empty object for an unknown host.
     pub fn host_json(&self, host: &str, masked: bool) -> serde_json::Value {
         match self.core.graph.host_index.get(host) {
             Some(host) => list::alone(&self.core, *host, masked),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::groups::Vars;
 use super::template::{Failure, Run};
+use super::trace::Step;
 use super::value::Value;
 use super::{Core, Inventory};
 use crate::diagnose::{Diagnostic, Place};
@@ -93,6 +94,18 @@ impl<'i> Scope<'i> {
     /// The value as the sources say it: templates unevaluated, `!vault` texts encrypted. Magic variables have none.
     pub fn raw(&self, name: &str) -> Option<&Value> {
         self.host.vars.get(name).map(|value| &**value)
+    }
+
+    /// Evaluates a raw value of this host, and tells the steps of its templates.
+    pub(crate) fn traced(&self, raw: &Value, label: &str) -> (Result<Option<Value>, Diagnostic>, Vec<Step>) {
+        // What was evaluated before is not evaluated again, and would have no steps.
+        let core = &self.session.core;
+        let fresh = Scope::new(core, Some(self.host.host).filter(|host| *host < core.graph.hosts.len()));
+        let run = Run::new(&fresh.session);
+        run.trace.start();
+        let value = run.resolve(&fresh.host, raw, label);
+        let value = value.map_err(|failure| self.tell(failure, Some(label)));
+        (value, run.trace.steps())
     }
 
     /// The names of all variables, without the magic ones, sorted.

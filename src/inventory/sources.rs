@@ -156,6 +156,10 @@ fn mark_secret(graph: &mut Graph, file: &Arc<str>) {
             Arc::make_mut(value).make_secret();
         }
     }
+    let shadowed = graph.shadowed.iter_mut().map(|shadowed| &mut shadowed.value);
+    for value in shadowed.filter(|value| value.place.file == *file) {
+        Arc::make_mut(value).make_secret();
+    }
 }
 
 fn unreadable(shown: &str, why: &str) -> Diagnostic {

@@ -19,6 +19,7 @@ use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, value::Va
 use super::lazy::{self, Context};
 use super::scope::{HostScope, Session};
 use super::template_fault::needed_by;
+use super::trace::Trace;
 use super::value::{Data, Entry, Value};
 use super::{filters, lookup, text};
 use crate::diagnose::{Diagnostic, Place};
@@ -113,6 +114,8 @@ pub(crate) struct Run {
     frames: Mutex<Vec<Frame>>,
     /// Templates that failed, by host and text: asked for again, they are not tried again.
     failed: Mutex<HashMap<(usize, Arc<str>), Failure>>,
+    /// What it did, for `explain`.
+    pub(super) trace: Trace,
 }
 
 thread_local! {
@@ -140,6 +143,7 @@ impl Run {
             session: Arc::clone(session),
             frames: Mutex::default(),
             failed: Mutex::default(),
+            trace: Trace::default(),
         })
     }
 
@@ -147,7 +151,7 @@ impl Run {
         self.frames.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn top<T>(&self, act: impl FnOnce(&mut Frame) -> T) -> Option<T> {
+    pub(super) fn top<T>(&self, act: impl FnOnce(&mut Frame) -> T) -> Option<T> {
         self.frames().last_mut().map(act)
     }
 
@@ -288,7 +292,11 @@ impl Run {
         if let Some(failure) = failed().get(&key) {
             return Err(failure.clone());
         }
-        self.enter(scope, source, raw, label)?;
+        self.trace.enter(scope.host, source, raw, label);
+        if let Err(failure) = self.enter(scope, source, raw, label) {
+            self.trace.leave(Err(&failure));
+            return Err(failure);
+        }
         CURRENT.with_borrow_mut(|stack| stack.push((Arc::clone(self), Arc::clone(scope))));
         let entered = Entered;
         let outcome = self.run_template(scope, source, raw);
@@ -298,14 +306,19 @@ impl Run {
         let value = match outcome {
             Ok(value) => value,
             Err(failure) => {
+                self.trace.leave(Err(&failure));
                 failed().insert(key, failure.clone());
                 return Err(failure);
             }
         };
-        let Some(mut value) = value else { return Ok(None) };
+        let Some(mut value) = value else {
+            self.trace.leave(Ok(None));
+            return Ok(None);
+        };
         if raw.secret || frame.is_some_and(|frame| frame.secret) {
             value.make_secret();
         }
+        self.trace.leave(Ok(Some(&value)));
         let value = Arc::new(value);
         results().insert(key.1, Arc::clone(&value));
         Ok(Some(value))
@@ -418,26 +431,6 @@ impl Run {
             text.push('\n');
         }
         Ok(value)
-    }
-
-    /// What a fault of a nested evaluation becomes when a value of the engine needs it.
-    pub fn nested_error(&self, failure: Failure) -> minijinja::Error {
-        match failure {
-            Failure::Undefined(fault) => {
-                let told = fault.message.clone();
-                self.top(|frame| {
-                    frame.raised.get_or_insert(fault);
-                });
-                minijinja::Error::new(ErrorKind::UndefinedError, told)
-            }
-            Failure::Fault(fault) => {
-                let told = fault.message.clone();
-                self.top(|frame| {
-                    frame.fault.get_or_insert(fault);
-                });
-                minijinja::Error::new(ErrorKind::InvalidOperation, told)
-            }
-        }
     }
 
     fn with_chain(&self, mut fault: Diagnostic) -> Diagnostic {

@@ -10,6 +10,26 @@ use super::{filters, lazy, lookup};
 use crate::diagnose::{Diagnostic, nearest};
 
 impl Run {
+    /// What a fault of a nested evaluation becomes when a value of the engine needs it.
+    pub fn nested_error(&self, failure: Failure) -> minijinja::Error {
+        match failure {
+            Failure::Undefined(fault) => {
+                let told = fault.message.clone();
+                self.top(|frame| {
+                    frame.raised.get_or_insert(fault);
+                });
+                minijinja::Error::new(ErrorKind::UndefinedError, told)
+            }
+            Failure::Fault(fault) => {
+                let told = fault.message.clone();
+                self.top(|frame| {
+                    frame.fault.get_or_insert(fault);
+                });
+                minijinja::Error::new(ErrorKind::InvalidOperation, told)
+            }
+        }
+    }
+
     /// The failure that an error of the engine stands for, with the chain of templates.
     pub(super) fn failure(&self, error: &minijinja::Error, scope: &Arc<HostScope>) -> Failure {
         let mut frames = self.frames();

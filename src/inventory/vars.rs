@@ -17,7 +17,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::groups::{ALL, Graph, Vars};
+use super::extra::Pairs;
+use super::groups::{ALL, Graph, Owner, Shadowed, Vars, put};
 use super::sources::{Loader, entries};
 use super::value::{Data, Value};
 use super::yaml;
@@ -28,6 +29,8 @@ use crate::diagnose::{Diagnostic, Place, nearest};
 pub(crate) struct Beside {
     pub groups: HashMap<usize, Vars>,
     pub hosts: HashMap<usize, Vars>,
+    /// What later files of one directory replaced.
+    pub shadowed: Vec<Shadowed>,
 }
 
 /// All layers.
@@ -38,9 +41,20 @@ pub(crate) struct Layers {
     /// The working directory.
     pub play: Arc<Beside>,
     pub extra: Vars,
+    /// What later `-e` replaced.
+    pub extra_shadowed: Vec<(Arc<str>, Arc<Value>)>,
 }
 
 impl Layers {
+    /// Adds the variables of one `-e`.
+    pub fn add_extra(&mut self, vars: Pairs) {
+        for (name, value) in vars {
+            if let Some(old) = self.extra.insert(Arc::clone(&name), value) {
+                self.extra_shadowed.push((name, old));
+            }
+        }
+    }
+
     /// The variables that all hosts of exactly these groups have in common.
     pub fn of_groups(&self, graph: &Graph, groups: &[usize]) -> Vars {
         let mut vars = graph.groups[ALL].vars.clone();
@@ -75,7 +89,12 @@ impl Layers {
 }
 
 /// The name of the directory, whom it is for, and where the variables go.
-type Kind<'k> = (&'k str, Vec<(usize, &'k str)>, &'k mut HashMap<usize, Vars>);
+type Kind<'k> = (
+    &'k str,
+    Vec<(usize, &'k str)>,
+    &'k mut HashMap<usize, Vars>,
+    fn(usize) -> Owner,
+);
 
 /// Reads `group_vars` and `host_vars` in a directory; `shown` is how the user names the directory.
 pub(crate) fn read_beside(
@@ -86,13 +105,14 @@ pub(crate) fn read_beside(
     faults: &mut Vec<Diagnostic>,
 ) -> Beside {
     let mut beside = Beside::default();
+    let shadowed = &mut beside.shadowed;
     let all_groups = graph.groups.iter().map(|group| &*group.name).enumerate();
     let all_hosts = graph.hosts.iter().map(|host| &*host.name).enumerate();
     let kinds: [Kind<'_>; 2] = [
-        ("group_vars", all_groups.collect(), &mut beside.groups),
-        ("host_vars", all_hosts.collect(), &mut beside.hosts),
+        ("group_vars", all_groups.collect(), &mut beside.groups, Owner::Group),
+        ("host_vars", all_hosts.collect(), &mut beside.hosts, Owner::Host),
     ];
-    for (kind, entities, into) in kinds {
+    for (kind, entities, into, owner) in kinds {
         let path = dir.join(kind);
         if !path.exists() {
             continue;
@@ -160,7 +180,9 @@ pub(crate) fn read_beside(
             let mut vars = Vars::new();
             for (file, shown) in files {
                 match read_file(&file, &shown, loader) {
-                    Ok(more) => vars.extend(more),
+                    Ok(more) => more
+                        .into_iter()
+                        .for_each(|(name, value)| put(&mut vars, shadowed, owner(*index), name, value)),
                     Err(fault) => faults.push(fault),
                 }
             }
