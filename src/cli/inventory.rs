@@ -6,6 +6,7 @@ use std::collections::HashSet;
 
 use super::args::{Global, Inventory};
 use super::{Problems, prepare, say};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::diagnose::{Diagnostic, Exit, nearest};
@@ -25,15 +26,21 @@ pub fn run(global: &Global, args: &Inventory) -> Result<Exit, Problems> {
         let text = graph(&loaded.inventory, args).map_err(one)?;
         redactor.mask(&text).into_owned()
     } else {
-        let mut json = data(&loaded.inventory, args).map_err(one)?;
-        hide_named(&mut json);
-        // And what they come from: a variable that a template takes the secret from.
-        redactor.mask_json(&mut json);
-        // Not before: their marks tell texts from templates.
+        let masked = |json: &mut Value| {
+            hide_named(json);
+            // And what they come from: a variable that a template takes the secret from.
+            redactor.mask_json(json);
+        };
         if args.host.is_some() || args.yaml || args.toml {
+            let mut json = data(&loaded.inventory, args).map_err(one)?;
+            masked(&mut json);
+            // Not before: their marks tell texts from templates.
             export::drop_unsafe(&mut json);
+            print(&json, args).map_err(one)?
+        } else {
+            let shape = shape(&loaded.inventory, args).map_err(one)?;
+            pretty(&loaded.inventory.list(&shape, &masked)).map_err(one)?
         }
-        print(&json, args).map_err(one)?
     };
     say::data(&text);
     Ok(Exit::Done)
@@ -54,18 +61,19 @@ fn data(inventory: &Hosts, args: &Inventory) -> Result<Value, Diagnostic> {
             inventory.host_json(host, true)
         });
     }
-    let limit = args.limit.as_deref().map(|limit| inventory.select(limit)).transpose()?;
-    let shape = Shape {
-        masked: true,
-        export: args.export,
-        limit,
-    };
+    let shape = shape(inventory, args)?;
     Ok(if args.yaml {
         inventory.tree(&shape)
-    } else if args.toml {
-        inventory.tables(&shape)
     } else {
-        inventory.list_shaped(&shape)
+        inventory.tables(&shape)
+    })
+}
+
+fn shape(inventory: &Hosts, args: &Inventory) -> Result<Shape, Diagnostic> {
+    Ok(Shape {
+        masked: true,
+        export: args.export,
+        limit: args.limit.as_deref().map(|limit| inventory.select(limit)).transpose()?,
     })
 }
 
@@ -76,6 +84,10 @@ fn print(json: &Value, args: &Inventory) -> Result<String, Diagnostic> {
     if args.toml {
         return toml::document(json);
     }
+    pretty(json)
+}
+
+fn pretty(json: &impl Serialize) -> Result<String, Diagnostic> {
     match serde_json::to_string_pretty(json) {
         Ok(text) => Ok(format!("{text}\n")),
         Err(error) => Err(Diagnostic::error(

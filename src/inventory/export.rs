@@ -14,6 +14,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value as Json, json};
 
 use super::groups::{ALL, UNGROUPED, Vars};
@@ -91,36 +92,18 @@ impl<'c> Export<'c> {
         host_vars(vars, self.masked)
     }
 
-    fn flat(&self) -> Json {
+    /// A group as the list has it.
+    fn listed(&self, group: usize) -> Map<String, Json> {
         let graph = &self.core.graph;
-        let mut hosts: Vec<usize> = graph.hosts_of(ALL).into_iter().filter(|host| self.has(*host)).collect();
-        hosts.sort_by(|a, b| graph.hosts[*a].name.cmp(&graph.hosts[*b].name));
-        let mut hostvars = Map::new();
-        for host in hosts {
-            let vars = self.json(&self.host(host));
-            if !empty(&vars) {
-                hostvars.insert(graph.hosts[host].name.to_string(), vars);
-            }
+        let mut shown = Map::new();
+        self.add(&mut shown, "children", self.names_of_children(group));
+        if group != ALL {
+            let hosts = graph.groups[group].hosts.iter().filter(|host| self.has(**host));
+            let names: Vec<&str> = hosts.map(|host| &*graph.hosts[*host].name).collect();
+            self.add(&mut shown, "hosts", json!(names));
         }
-        let mut out = Map::new();
-        let meta = json!({"hostvars": hostvars, "profile": "inventory_legacy"});
-        out.insert("_meta".to_owned(), meta);
-        let mut groups: Vec<usize> = (0..graph.groups.len()).collect();
-        groups.sort_by(|a, b| graph.groups[*a].name.cmp(&graph.groups[*b].name));
-        for index in groups {
-            let mut shown = Map::new();
-            self.add(&mut shown, "children", self.names_of_children(index));
-            if index != ALL {
-                let hosts = graph.groups[index].hosts.iter().filter(|host| self.has(**host));
-                let names: Vec<&str> = hosts.map(|host| &*graph.hosts[*host].name).collect();
-                self.add(&mut shown, "hosts", json!(names));
-            }
-            self.add_vars(&mut shown, index);
-            if !shown.is_empty() {
-                out.insert(graph.groups[index].name.to_string(), Json::Object(shown));
-            }
-        }
-        Json::Object(out)
+        self.add_vars(&mut shown, group);
+        shown
     }
 
     fn names_of_children(&self, group: usize) -> Json {
@@ -230,6 +213,63 @@ impl<'c> Export<'c> {
     }
 }
 
+/// The list, made while it is serialized.
+struct List<'l> {
+    export: Export<'l>,
+    last: &'l dyn Fn(&mut Json),
+}
+
+impl Serialize for List<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let graph = &self.export.core.graph;
+        let mut out = serializer.serialize_map(None)?;
+        out.serialize_entry("_meta", &Meta(self))?;
+        let mut groups: Vec<usize> = (0..graph.groups.len()).collect();
+        groups.sort_by(|a, b| graph.groups[*a].name.cmp(&graph.groups[*b].name));
+        for group in groups {
+            let mut shown = Json::Object(self.export.listed(group));
+            if !empty(&shown) {
+                (self.last)(&mut shown);
+                out.serialize_entry(&*graph.groups[group].name, &shown)?;
+            }
+        }
+        out.end()
+    }
+}
+
+/// The part of the list that is about variables of hosts.
+struct Meta<'m>(&'m List<'m>);
+
+impl Serialize for Meta<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(Some(2))?;
+        out.serialize_entry("hostvars", &HostVars(self.0))?;
+        out.serialize_entry("profile", "inventory_legacy")?;
+        out.end()
+    }
+}
+
+struct HostVars<'m>(&'m List<'m>);
+
+impl Serialize for HostVars<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let export = &self.0.export;
+        let graph = &export.core.graph;
+        let mut hosts = graph.hosts_of(ALL);
+        hosts.retain(|host| export.has(*host));
+        hosts.sort_by(|a, b| graph.hosts[*a].name.cmp(&graph.hosts[*b].name));
+        let mut out = serializer.serialize_map(None)?;
+        for host in hosts {
+            let mut vars = export.json(&export.host(host));
+            if !empty(&vars) {
+                (self.0.last)(&mut vars);
+                out.serialize_entry(&*graph.hosts[host].name, &vars)?;
+            }
+        }
+        out.end()
+    }
+}
+
 fn pair((name, value): (&Arc<str>, &Arc<Value>)) -> (Arc<str>, Arc<Value>) {
     (Arc::clone(name), Arc::clone(value))
 }
@@ -266,9 +306,14 @@ fn lines(out: &mut String, depth: usize, vars: &Vars, shown: Shown<'_>) {
 }
 
 impl Inventory {
-    /// What `ansible-inventory --list` prints with `--export` and `--limit`.
-    pub fn list_shaped(&self, shape: &Shape) -> Json {
-        Export::new(&self.core, shape).flat()
+    /// What `ansible-inventory --list` prints, with `--export` and `--limit`. It is made while it is serialized, host by
+    /// host, since all of a large inventory at once takes ten times the room of its text. `last` changes what is shown of
+    /// a host or group.
+    pub fn list<'s>(&'s self, shape: &Shape, last: &'s dyn Fn(&mut Json)) -> impl Serialize + 's {
+        List {
+            export: Export::new(&self.core, shape),
+            last,
+        }
     }
 
     /// What `ansible-inventory --list --yaml` prints, as data.

@@ -1,9 +1,9 @@
 //! The inventory as `ansible-inventory --list` and `--host` print it.
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::Value as Json;
 
 use super::Core;
-use super::groups::{ALL, Vars};
+use super::groups::Vars;
 
 /// Names that those commands leave out (ansible-core `INTERNAL_STATIC_VARS`).
 pub(crate) const INTERNAL: [&str; 33] = [
@@ -42,21 +42,6 @@ pub(crate) const INTERNAL: [&str; 33] = [
     "role_uuid",
 ];
 
-/// The variables of a host as `--host` prints them: there Ansible does not tell text that is never a template.
-pub(crate) fn alone(core: &Core, index: usize, masked: bool) -> Json {
-    fn plain(json: Json) -> Json {
-        match json {
-            Json::Object(map) => match map.get("__ansible_unsafe") {
-                Some(Json::String(text)) if map.len() == 1 => Json::String(text.clone()),
-                _ => Json::Object(map.into_iter().map(|(key, value)| (key, plain(value))).collect()),
-            },
-            Json::Array(list) => Json::Array(list.into_iter().map(plain).collect()),
-            other => other,
-        }
-    }
-    plain(host(core, index, masked))
-}
-
 /// The variables of a host.
 pub(crate) fn host(core: &Core, host: usize, masked: bool) -> Json {
     host_vars(&core.vars_of(host), masked)
@@ -78,44 +63,4 @@ pub(crate) fn host_vars(vars: &Vars, masked: bool) -> Json {
             .map(|(name, value)| (name.to_string(), json(value)))
             .collect(),
     )
-}
-
-/// All groups and the variables of all hosts.
-pub(crate) fn all(core: &Core, masked: bool) -> Json {
-    let graph = &core.graph;
-    let mut hostvars = Map::new();
-    let mut hosts: Vec<usize> = graph.hosts_of(ALL);
-    hosts.sort_by(|a, b| graph.hosts[*a].name.cmp(&graph.hosts[*b].name));
-    for index in hosts {
-        let vars = host(core, index, masked);
-        if vars.as_object().is_some_and(|vars| !vars.is_empty()) {
-            hostvars.insert(graph.hosts[index].name.to_string(), vars);
-        }
-    }
-    let mut out = Map::new();
-    out.insert(
-        "_meta".to_owned(),
-        json!({"hostvars": hostvars, "profile": "inventory_legacy"}),
-    );
-    let mut groups: Vec<usize> = (0..graph.groups.len()).collect();
-    groups.sort_by(|a, b| graph.groups[*a].name.cmp(&graph.groups[*b].name));
-    for index in groups {
-        let group = &graph.groups[index];
-        let mut shown = Map::new();
-        if !group.children.is_empty() {
-            let children = group
-                .children
-                .iter()
-                .map(|child| Json::from(&*graph.groups[*child].name));
-            shown.insert("children".to_owned(), children.collect());
-        }
-        if index != ALL && !group.hosts.is_empty() {
-            let hosts = group.hosts.iter().map(|host| Json::from(&*graph.hosts[*host].name));
-            shown.insert("hosts".to_owned(), hosts.collect());
-        }
-        if !shown.is_empty() {
-            out.insert(group.name.to_string(), Json::Object(shown));
-        }
-    }
-    Json::Object(out)
 }

@@ -331,14 +331,18 @@ impl Inventory {
 
     /// What `ansible-inventory --list` prints (ansible-core 2.19): templates unevaluated, keys sorted.
     pub fn list_json(&self, masked: bool) -> serde_json::Value {
-        list::all(&self.core, masked)
+        let shape = export::Shape {
+            masked,
+            ..export::Shape::default()
+        };
+        serde_json::to_value(self.list(&shape, &|_| {})).unwrap_or_default()
     }
 
     /// What `ansible-inventory --host` prints, but for `!unsafe` texts, which it prints plain ([`export::drop_unsafe`]); an
     /// empty object for an unknown host.
     pub fn host_json(&self, host: &str, masked: bool) -> serde_json::Value {
         match self.core.graph.host_index.get(host) {
-            Some(host) => list::alone(&self.core, *host, masked),
+            Some(host) => list::host(&self.core, *host, masked),
             None => serde_json::Value::Object(serde_json::Map::new()),
         }
     }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Map, Value as Json, json};
 use vmwright::diagnose::Diagnostic;
-use vmwright::inventory::{Inventory, LoadOptions};
+use vmwright::inventory::{Inventory, LoadOptions, export};
 
 /// A directory below `tests/inventory`.
 pub fn folder(name: &str) -> PathBuf {
@@ -73,12 +73,16 @@ pub fn answer(dir: &Path, arguments: &[String]) -> Answer {
     match Inventory::load(&options) {
         Ok(loaded) => {
             let inventory = loaded.inventory;
+            // As the command prints it.
+            let of_host = |host: &str| {
+                let mut vars = inventory.host_json(host, false);
+                export::drop_unsafe(&mut vars);
+                vars
+            };
             let (list, hosts) = match host {
-                Some(host) => (inventory.host_json(&host, false), None),
+                Some(host) => (of_host(&host), None),
                 None => {
-                    let hosts = inventory
-                        .hosts()
-                        .map(|host| (host.to_owned(), inventory.host_json(host, false)));
+                    let hosts = inventory.hosts().map(|host| (host.to_owned(), of_host(host)));
                     let hosts: Map<String, Json> = hosts.collect();
                     (inventory.list_json(false), Some(Json::Object(hosts)))
                 }
