@@ -92,7 +92,7 @@ pub struct Provision {
     /// Where hosts and variables come from.
     #[command(flatten)]
     pub sources: Sources,
-    /// Only these hosts: names, groups and patterns as Ansible's --limit takes them
+    /// Only these hosts: names, groups and patterns as Ansible's --limit takes them, or @FILE
     #[arg(short, long, value_name = "PATTERN")]
     pub limit: Option<String>,
     /// Tell what would be done, and write nothing

@@ -24,17 +24,21 @@ fn faults(files: &[(&str, &str)], source: &str) -> Vec<String> {
 #[test]
 fn every_unreadable_source_is_an_error_with_a_place() {
     assert_eq!(faults(&[], "nope.ini"), ["inventory/source-missing nope.ini"]);
-    assert_eq!(faults(&[("a.toml", "")], "a.toml"), ["inventory/toml a.toml"]);
+    assert_eq!(
+        faults(&[("a.toml", "")], "a.toml"),
+        ["inventory/toml-structure a.toml:1:1"]
+    );
     assert_eq!(
         faults(&[("a.yml", "plugin: x\n")], "a.yml"),
         ["inventory/yaml-plugin a.yml:1:1"]
     );
     assert_eq!(
-        faults(&[("a.yml", "")], "a.yml"),
-        ["inventory/yaml-structure a.yml:1:1"]
+        faults(&[("a.yml", "---\n")], "a.yml"),
+        ["inventory/yaml-structure a.yml:1:4"]
     );
+    // An INI inventory of that name is read, as Ansible does; if it is neither, the extension tells what was meant.
     assert_eq!(
-        faults(&[("a.yml", "[web]\nh1\n")], "a.yml"),
+        faults(&[("a.yml", "[web]\nh1\nh2 x\n")], "a.yml"),
         ["inventory/yaml-syntax a.yml:2:1"]
     );
     assert_eq!(

@@ -61,7 +61,7 @@ pub(crate) fn parse(text: &str, file: &Arc<str>) -> Result<Value, Diagnostic> {
         let message = error.message().lines().collect::<Vec<_>>().join("; ");
         Diagnostic::error("inventory/toml-syntax", format!("this is not TOML: {message}"))
             .at(lines.place(at))
-            .rule("a file that ends in .toml is TOML 1.0")
+            .rule("a file that ends in .toml is TOML")
             .help("texts stand in quotes, a table's header is [name], and a key stands once in a table")
     })?;
     let place = lines.place(0);
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn groups_hosts_and_variables_are_read_with_places() {
         let (graph, done) = load(
-            "[web]\nchildren = [\"eu\"]\n[web.hosts]\n\"w[1:2]:22\" = {a = 1}\nw2.b = [true]\n[web.vars]\n  é.x = 'y'\n[eu.hosts]\nw1 = {}\n",
+            "[web]\nchildren = [\"eu\"]\n[web.hosts]\n\"w[1:2]:22\" = {a = 1}\nw2.b = [true]\n[web.vars]\n  \"é\".x = 'y'\n[eu.hosts]\nw1 = {}\n",
         );
         assert_eq!(done.unwrap(), []);
         assert_eq!(graph.hosts[0].vars["ansible_port"].data, Data::Int(22));
@@ -343,7 +343,7 @@ mod tests {
         let web = graph.group_index["web"];
         assert_eq!(graph.groups[web].children, [graph.group_index["eu"]]);
         let inner = graph.groups[web].vars["é"].get("x").unwrap();
-        assert_eq!(inner.place.to_string(), "h.toml:7:9");
+        assert_eq!(inner.place.to_string(), "h.toml:7:11");
     }
 
     #[test]

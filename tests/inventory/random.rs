@@ -248,6 +248,31 @@ fn pattern() -> impl Strategy<Value = String> {
         .prop_map(|(parts, between)| parts.join(between))
 }
 
+/// Files of variables beside the inventory.
+fn beside() -> impl Strategy<Value = Vec<(&'static str, String)>> {
+    let value = "([a-z]{1,3}|[1-9][0-9]?|yes|\\[1, a\\]|\\{x: 1\\}|'\\{\\{ k \\}\\}')";
+    let vars = prop::collection::btree_map("[k-n]", value, 0..3).prop_map(|vars| {
+        let lines = vars.iter().map(|(key, value)| format!("{key}: {value}\n"));
+        lines.collect::<String>()
+    });
+    let path = prop::sample::select(
+        &[
+            "group_vars/all.yml",
+            "group_vars/all",
+            "group_vars/a/z.yml",
+            "group_vars/a/b.json",
+            "group_vars/b.yaml",
+            "group_vars/ungrouped.json",
+            "host_vars/h1.yml",
+            "host_vars/h1",
+            "host_vars/w1/a",
+            "host_vars/w1/a.txt",
+            "host_vars/w2",
+        ][..],
+    );
+    prop::collection::vec((path, vars), 0..4)
+}
+
 /// Where vmwright refuses what Ansible reads, on purpose: docs/coming-from-ansible.md.
 fn meant(ours: &Json) -> bool {
     let told = ours["faults"].to_string();
@@ -301,11 +326,23 @@ fn random_inventories_are_read_as_ansible_does() {
     let mut requests = Vec::new();
     let mut texts = Vec::new();
     let patterns = prop::collection::vec(pattern(), 6);
+    let beside = beside();
     for index in 0..count {
         let (name, text) = strategy.new_tree(&mut runner).unwrap().current();
         let dir = root.path().join(index.to_string());
         std::fs::create_dir(&dir).unwrap();
         std::fs::write(dir.join(name), &text).unwrap();
+        let mut text = text;
+        for (path, vars) in beside.new_tree(&mut runner).unwrap().current() {
+            let path = dir.join(path);
+            if std::fs::create_dir_all(path.parent().unwrap()).is_err() {
+                continue;
+            }
+            // A directory may stand in its place.
+            if std::fs::write(&path, &vars).is_ok() {
+                writeln!(text, "--- {}\n{vars}", path.display()).unwrap();
+            }
+        }
         let patterns = patterns.new_tree(&mut runner).unwrap().current();
         requests.push(json!({"cwd": dir, "args": ["-i", name], "patterns": patterns}));
         texts.push((dir, name, text));
