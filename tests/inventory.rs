@@ -4,6 +4,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test helper")]
 
+#[path = "inventory/templates.rs"]
+mod templates;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -77,6 +77,7 @@ pub fn load(global: &Global, sources: &Sources, overrides: Overrides) -> Result<
         vault_password_files: settings.vault_password_files.value.clone(),
         working_dir,
         env,
+        ..LoadOptions::default()
     })?;
     let mut warnings = settings.warnings.clone();
     warnings.extend(loaded.warnings);

@@ -44,6 +44,7 @@ mod script;
 mod secret_tests;
 mod sources;
 mod template;
+mod template_escape;
 mod template_fault;
 #[cfg(test)]
 mod template_tests;
@@ -104,6 +105,22 @@ pub struct LoadOptions {
     pub working_dir: PathBuf,
     /// What the lookup `env` sees.
     pub env: BTreeMap<String, String>,
+    /// `--allow-pipe-lookup`: templates may run commands.
+    pub allow_pipe_lookup: bool,
+    /// Nothing may be written: the lookup `password` makes no file.
+    pub read_only: bool,
+    /// What becomes of a mapping that is defined twice.
+    pub merge: Merge,
+}
+
+/// What becomes of a variable that is defined at two levels, as Ansible's `hash_behaviour` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Merge {
+    /// The stronger level's value stands alone.
+    #[default]
+    Replace,
+    /// Of two mappings the keys are put together, all the way down; the stronger level wins for each key. Lists are replaced.
+    Merge,
 }
 
 /// Hosts, groups and variables.
@@ -130,6 +147,8 @@ pub(crate) struct Core {
     engine: Engine,
     env: BTreeMap<String, String>,
     working_dir: PathBuf,
+    allow_pipe: bool,
+    read_only: bool,
     /// What hosts of the same groups have in common.
     common: Mutex<HashMap<Vec<usize>, Arc<Vars>>>,
     /// Inline texts that were decrypted.
@@ -254,6 +273,8 @@ impl Inventory {
             engine: Engine::new(),
             env: options.env.clone(),
             working_dir: options.working_dir.clone(),
+            allow_pipe: options.allow_pipe_lookup,
+            read_only: options.read_only,
             common: Mutex::default(),
             decrypted: Mutex::default(),
             groups: OnceLock::new(),

@@ -20,7 +20,7 @@ use super::lazy::{self, Context};
 use super::scope::{HostScope, Session};
 use super::template_fault::needed_by;
 use super::value::{Data, Entry, Value};
-use super::{filters, lookup, text};
+use super::{filters, lookup, template_escape, text};
 use crate::diagnose::{Diagnostic, Place};
 
 /// Steps that one template may take.
@@ -370,7 +370,7 @@ impl Run {
         raw: &Value,
     ) -> Result<Option<Value>, minijinja::Error> {
         let engine = &self.session.core.engine;
-        let name = format!("{MARK}{source}");
+        let name = format!("{MARK}{}", template_escape::escape_backslashes(source));
         let context = || Jinja::from_object(Context::new(self, scope));
         let mut output = engine.strict.get_template(&name)?.render(context());
         // `a.b.c | default(x)` where `a.b` is undefined: once more, with undefined attributes of undefined values.
