@@ -5,8 +5,9 @@ use minijinja::Error;
 use minijinja::value::Value as Jinja;
 
 use super::filters::{Call, Outcome, engine, native, wrong};
+use super::template::current;
 use super::value::{Data, Entry, Value};
-use super::{encode, text, yaml};
+use super::{encode, text, yaml, yaml_write};
 use crate::diagnose::Place;
 
 type Map = IndexMap<String, Entry>;
@@ -93,6 +94,7 @@ pub(crate) fn combine(call: &Call<'_>) -> Outcome {
     ) {
         return Err(wrong(format!("combine: list_merge `{merge}` is unknown")));
     }
+    call.no_other_names()?;
     let mut maps = Vec::new();
     for value in std::iter::once(&call.value).chain(call.args()) {
         let value = native(value)?;
@@ -102,6 +104,8 @@ pub(crate) fn combine(call: &Call<'_>) -> Outcome {
                     maps.push(self::map(item, "combine")?);
                 }
             }
+            // As in Ansible, nothing adds nothing.
+            Data::Null => {}
             _ => maps.push(self::map(value, "combine")?),
         }
     }
@@ -182,6 +186,7 @@ fn flat(list: Vec<Value>, levels: i64, skip: bool, out: &mut Vec<Value>) {
     for item in list {
         match item.data {
             Data::Null if skip => {}
+            Data::Str(text) if skip && matches!(text.as_str(), "None" | "null") => {}
             Data::List(inner) if levels > 0 => flat(inner, levels - 1, skip, out),
             _ => out.push(item),
         }
@@ -231,11 +236,11 @@ pub(crate) fn extract(call: &Call<'_>) -> Outcome {
         } else {
             found
         };
-        if found.is_undefined() {
-            return Err(Error::new(
-                minijinja::ErrorKind::UndefinedError,
-                format!("`{key}` is undefined in what extract looks into"),
-            ));
+        // A `default` behind it may still help.
+        if found.is_undefined()
+            && let Some((run, _)) = current()
+        {
+            run.miss(format!("extract: {key}"));
         }
         Ok(found)
     };
@@ -246,6 +251,7 @@ pub(crate) fn extract(call: &Call<'_>) -> Outcome {
             None => more.try_iter()?.checked().collect::<Result<_, _>>()?,
         };
         for key in keys {
+            call.defined(&found)?;
             found = get(&found, &key)?;
         }
     }
@@ -378,7 +384,18 @@ pub(crate) fn to_json(call: &Call<'_>) -> Outcome {
         .and_then(|indent| usize::try_from(indent).ok());
     let sort = call.arg_flag(usize::MAX, "sort_keys")?.unwrap_or(false);
     let ascii = call.arg_flag(usize::MAX, "ensure_ascii")?.unwrap_or(true);
-    Ok(Jinja::from(encode::json(&call.native()?, indent, sort, ascii)))
+    let separators = match call.arg(usize::MAX, "separators")?.filter(|pair| !pair.is_none()) {
+        None => None,
+        Some(pair) => match native(&pair)?.as_list() {
+            Some([item, key]) => Some((text::display(item), text::display(key))),
+            _ => return Err(wrong("to_json: separators are two texts")),
+        },
+    };
+    let mut style = encode::JsonStyle::new(indent, sort, ascii);
+    if let Some((item, key)) = separators {
+        (style.item, style.key) = (item, key);
+    }
+    Ok(Jinja::from(style.write(&call.native()?)))
 }
 
 pub(crate) fn to_nice_json(call: &Call<'_>) -> Outcome {
@@ -388,7 +405,9 @@ pub(crate) fn to_nice_json(call: &Call<'_>) -> Outcome {
         .unwrap_or(4);
     let sort = call.arg_flag(usize::MAX, "sort_keys")?.unwrap_or(true);
     let ascii = call.arg_flag(usize::MAX, "ensure_ascii")?.unwrap_or(true);
-    Ok(Jinja::from(encode::json(&call.native()?, Some(indent), sort, ascii)))
+    Ok(Jinja::from(
+        encode::JsonStyle::new(Some(indent), sort, ascii).write(&call.native()?),
+    ))
 }
 
 pub(crate) fn from_json(call: &Call<'_>) -> Outcome {
@@ -406,19 +425,24 @@ pub(crate) fn to_nice_yaml(call: &Call<'_>) -> Outcome {
 }
 
 fn yaml_text(call: &Call<'_>, nice: bool, indent: usize) -> Outcome {
-    let indent = call
-        .arg_int(0, "indent")?
-        .and_then(|indent| usize::try_from(indent).ok())
-        .unwrap_or(indent);
-    let sort = call.arg_flag(usize::MAX, "sort_keys")?.unwrap_or(true);
+    let number = |position: usize, name: &str| -> Result<Option<usize>, Error> {
+        Ok(call
+            .arg_int(position, name)?
+            .and_then(|number| usize::try_from(number).ok()))
+    };
     let flow = call.arg_flag(usize::MAX, "default_flow_style")?;
-    let nice = flow.map_or(nice, |flow| !flow);
-    Ok(Jinja::from(encode::yaml(
-        &call.native()?,
-        nice,
-        indent.clamp(2, 9),
-        sort,
-    )))
+    let style = yaml_write::Style {
+        indent: number(0, "indent")?.unwrap_or(indent).clamp(2, 9),
+        sort: call.arg_flag(usize::MAX, "sort_keys")?.unwrap_or(true),
+        width: number(usize::MAX, "width")?.unwrap_or(80),
+        lines: match flow {
+            Some(true) => yaml_write::Lines::One,
+            Some(false) => yaml_write::Lines::Block,
+            None if nice => yaml_write::Lines::Block,
+            None => yaml_write::Lines::Leaves,
+        },
+    };
+    Ok(Jinja::from(yaml_write::write(&call.native()?, &style)))
 }
 
 pub(crate) fn from_yaml(call: &Call<'_>) -> Outcome {
@@ -427,6 +451,42 @@ pub(crate) fn from_yaml(call: &Call<'_>) -> Outcome {
     }
     let document = yaml::parse(&call.text()?, &"from_yaml".into()).map_err(|fault| wrong(fault.to_string()))?;
     Ok(engine(&document.value))
+}
+
+/// `from_yaml_all`: the documents of a text, as a list.
+pub(crate) fn from_yaml_all(call: &Call<'_>) -> Outcome {
+    let text = call.text()?;
+    let mut documents: Vec<String> = Vec::new();
+    let mut current = String::new();
+    let mut began = false;
+    for line in text.lines() {
+        let mark = |mark: &str| {
+            line.strip_prefix(mark)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        };
+        if mark("---") || mark("...") {
+            if began || !current.trim().is_empty() {
+                documents.push(std::mem::take(&mut current));
+            }
+            current.clear();
+            began = mark("---");
+            if began {
+                current.push_str(&line[3..]);
+                current.push('\n');
+            }
+        } else {
+            current.push_str(line);
+            current.push('\n');
+        }
+    }
+    if began || !current.trim().is_empty() {
+        documents.push(current);
+    }
+    let documents = documents.iter().map(|text| {
+        let document = yaml::parse(text, &"from_yaml_all".into()).map_err(|fault| wrong(fault.to_string()))?;
+        Ok(document.value)
+    });
+    Ok(seq(documents.collect::<Result<_, Error>>()?))
 }
 
 pub(crate) fn is_subset(a: &Jinja, b: &Jinja) -> Result<bool, Error> {

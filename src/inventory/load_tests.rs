@@ -132,16 +132,17 @@ fn files_are_looked_up_below_the_working_directory() {
     let (_dir, loaded) = load(&[
         ("hosts.ini", "h\n"),
         ("files/key.pub", "ssh-ed25519 AAAA\n"),
+        ("other.pub", "x\n"),
         (
             "group_vars/all.yml",
-            "k: \"{{ lookup('file', 'key.pub') }}\"\nn: \"{{ lookup('file', 'nope') }}\"\ni: \"{{ lookup('file', 'nope', errors='ignore') }}\"\nf: \"{{ lookup('first_found', ['nope', 'key.pub']) | basename }}\"\n",
+            "k: \"{{ lookup('file', 'key.pub') }}\"\nn: \"{{ lookup('file', 'nope') }}\"\ni: \"{{ lookup('file', 'nope', errors='ignore') }}\"\nf: \"{{ lookup('first_found', ['nope', 'key.pub', 'other.pub']) | basename }}\"\n",
         ),
     ]);
     let inventory = loaded.unwrap().inventory;
     let scope = inventory.scope("h");
     assert_eq!(scope.get("k").unwrap().unwrap().as_str(), Some("ssh-ed25519 AAAA"));
     assert_eq!(scope.get("i").unwrap().unwrap().data, Data::Null);
-    assert_eq!(scope.get("f").unwrap().unwrap().as_str(), Some("key.pub"));
+    assert_eq!(scope.get("f").unwrap().unwrap().as_str(), Some("other.pub"));
     let fault = scope.get("n").unwrap_err();
     assert_eq!(
         (fault.code, fault.message.as_str()),

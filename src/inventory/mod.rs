@@ -19,13 +19,19 @@
 //! that matches nothing and `bool` of neither yes nor no are errors; dates stay text; inventory plugins and TOML are
 //! refused; templates cannot run commands.
 
+mod checks;
+mod crypt;
 mod encode;
 mod extra;
+mod facts;
 mod filters;
 mod filters_basic;
 mod filters_data;
+mod filters_lines;
 mod filters_net;
 mod filters_path;
+mod filters_random;
+mod filters_regex;
 mod filters_text;
 mod groups;
 pub mod host_pattern;
@@ -36,7 +42,12 @@ pub mod literal;
 #[cfg(test)]
 mod load_tests;
 mod lookup;
+mod lookup_password;
+mod lookup_pipe;
+mod methods;
 mod pattern;
+mod random;
+mod regexes;
 mod scalar;
 mod scope;
 mod script;
@@ -52,9 +63,12 @@ mod text;
 pub mod value;
 mod vars;
 pub mod vault;
+pub mod vault_source;
+mod version;
 pub mod words;
 pub mod yaml;
 mod yaml_source;
+mod yaml_write;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -63,6 +77,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use indexmap::IndexMap;
 
 use crate::diagnose::{Diagnostic, Place};
+use crate::secret::Secret;
 use groups::{ALL, Graph, Vars};
 use sources::Loader;
 use template::Engine;
@@ -101,14 +116,20 @@ pub struct LoadOptions {
     pub extra_vars: Vec<String>,
     /// `--vault-password-file`, in order; `label@file` sets a label.
     pub vault_password_files: Vec<PathBuf>,
+    /// `--vault-id`, in order: `label@source` or `source`; a source is a file, an executable or `prompt`.
+    pub vault_ids: Vec<String>,
+    /// `--ask-vault-pass`.
+    pub ask_vault_pass: bool,
+    /// Asks the user for a password, with this text; without it nobody can be asked.
+    pub ask_password: Option<fn(&str) -> Result<Secret, String>>,
     /// What relative paths are relative to; its `group_vars` and `host_vars` are read as those beside a playbook.
     pub working_dir: PathBuf,
     /// What the lookup `env` sees.
     pub env: BTreeMap<String, String>,
     /// `--allow-pipe-lookup`: templates may run commands.
     pub allow_pipe_lookup: bool,
-    /// Nothing may be written: the lookup `password` makes no file.
-    pub read_only: bool,
+    /// The lookup `password` may make the file that it reads.
+    pub may_write: bool,
     /// What becomes of a mapping that is defined twice.
     pub merge: Merge,
 }
@@ -121,6 +142,18 @@ pub enum Merge {
     Replace,
     /// Of two mappings the keys are put together, all the way down; the stronger level wins for each key. Lists are replaced.
     Merge,
+}
+
+impl std::str::FromStr for Merge {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "replace" => Ok(Self::Replace),
+            "merge" => Ok(Self::Merge),
+            _ => Err(format!("{text:?} is neither `replace` nor `merge`")),
+        }
+    }
 }
 
 /// Hosts, groups and variables.
@@ -148,7 +181,9 @@ pub(crate) struct Core {
     env: BTreeMap<String, String>,
     working_dir: PathBuf,
     allow_pipe: bool,
-    read_only: bool,
+    may_write: bool,
+    /// Passwords that the lookup `password` gave, by file.
+    passwords: Mutex<HashMap<PathBuf, lookup_password::Stored>>,
     /// What hosts of the same groups have in common.
     common: Mutex<HashMap<Vec<usize>, Arc<Vars>>>,
     /// Inline texts that were decrypted.
@@ -220,7 +255,7 @@ impl Inventory {
     ///
     /// Every fault that was found, in all files; the codes are `inventory/...`.
     pub fn load(options: &LoadOptions) -> Result<Loaded, Vec<Diagnostic>> {
-        let vault = Vault::load(&options.vault_password_files, &options.working_dir)?;
+        let vault = Vault::load(options)?;
         let mut loader = Loader {
             working_dir: &options.working_dir,
             vault: &vault,
@@ -235,12 +270,17 @@ impl Inventory {
             faults.push(fault);
         }
         loader.warnings.extend(graph.namesakes());
-        let mut layers = Layers::default();
+        let mut layers = Layers {
+            merge: options.merge,
+            ..Layers::default()
+        };
         let mut read: HashMap<PathBuf, Arc<Beside>> = HashMap::new();
         let mut beside = |dir: &Path, shown: &str, loader: &mut Loader<'_>, faults: &mut Vec<Diagnostic>| {
             let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
             let known = read.entry(real);
-            Arc::clone(known.or_insert_with(|| Arc::new(vars::read_beside(dir, shown, &graph, loader, faults))))
+            Arc::clone(
+                known.or_insert_with(|| Arc::new(vars::read_beside(dir, shown, &graph, options.merge, loader, faults))),
+            )
         };
         for source in &options.sources {
             let Source::Path(path) = Source::of(source, &options.working_dir) else {
@@ -258,7 +298,11 @@ impl Inventory {
         layers.play = beside(&options.working_dir, "", &mut loader, &mut faults);
         for argument in options.extra_vars.iter().filter(|argument| !argument.is_empty()) {
             match extra::read(argument, &mut loader) {
-                Ok(vars) => layers.extra.extend(vars),
+                Ok(vars) => {
+                    for (name, value) in &vars {
+                        vars::put(&mut layers.extra, name, value, options.merge);
+                    }
+                }
                 Err(fault) => faults.push(fault),
             }
         }
@@ -274,7 +318,8 @@ impl Inventory {
             env: options.env.clone(),
             working_dir: options.working_dir.clone(),
             allow_pipe: options.allow_pipe_lookup,
-            read_only: options.read_only,
+            may_write: options.may_write,
+            passwords: Mutex::default(),
             common: Mutex::default(),
             decrypted: Mutex::default(),
             groups: OnceLock::new(),

@@ -20,7 +20,7 @@ use super::lazy::{self, Context};
 use super::scope::{HostScope, Session};
 use super::template_fault::needed_by;
 use super::value::{Data, Entry, Value};
-use super::{filters, lookup, template_escape, text};
+use super::{checks, filters, lookup, methods, template_escape, text};
 use crate::diagnose::{Diagnostic, Place};
 
 /// Steps that one template may take.
@@ -56,13 +56,14 @@ impl Engine {
             env.set_debug(true);
             env.set_fuel(Some(FUEL));
             env.set_auto_escape_callback(|_| AutoEscape::None);
-            env.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+            env.set_unknown_method_callback(methods::call);
             env.set_loader(|name| Ok(name.strip_prefix(MARK).map(str::to_owned)));
             if let Ok(syntax) = minijinja::syntax::SyntaxConfig::builder().trim_blocks(true).build() {
                 env.set_syntax(syntax);
             }
             minijinja_contrib::add_to_environment(&mut env);
             filters::add(&mut env);
+            checks::add(&mut env);
             lookup::add(&mut env);
             env.set_formatter(emit);
             env
@@ -92,6 +93,8 @@ pub(super) struct Frame {
     /// What it printed: how many values other than none, and the last of them with its text.
     pub(super) emitted: usize,
     pub(super) last: Option<(Jinja, String)>,
+    /// An `if` without `else` was printed as nothing.
+    pub(super) silent: bool,
     /// One of the printed values holds a secret.
     pub(super) printed_secret: bool,
     /// Names that were looked for and not found.
@@ -154,6 +157,11 @@ impl Run {
     /// The running template touched a secret.
     pub fn touch_secret(&self) {
         self.top(|frame| frame.secret = true);
+    }
+
+    /// Whether the running template touched a secret.
+    pub fn is_secret(&self) -> bool {
+        self.top(|frame| frame.secret || frame.printed_secret).unwrap_or(false)
     }
 
     /// The running template looked for something that is not there.
@@ -353,6 +361,7 @@ impl Run {
             secret: false,
             emitted: 0,
             last: None,
+            silent: false,
             printed_secret: false,
             misses: Vec::new(),
             handled: 0,
@@ -401,6 +410,11 @@ impl Run {
         let (emitted, last) = self
             .top(|frame| (frame.emitted, frame.last.take()))
             .unwrap_or((0, None));
+        // Alone, an `if` without `else` whose condition is false gives no value at all.
+        if emitted == 0 && output.is_empty() && self.top(|frame| frame.silent).unwrap_or(false) {
+            return Err(minijinja::Error::from(ErrorKind::UndefinedError));
+        }
+        // A template that is one expression gives that expression's value.
         let mut value = match last {
             _ if emitted == 0 && output.is_empty() => Some(Value::new(Data::Null, raw.place.clone())),
             Some((value, text)) if emitted == 1 && text == output => text::take(self, &value, &raw.place, 0)?,
@@ -409,13 +423,14 @@ impl Run {
                 Some(Value::text(output, raw.place.clone()))
             }
         };
-        // The engine drops one newline at the end; a text keeps it, as in Ansible.
-        if source.ends_with('\n')
-            && let Some(Value {
-                data: Data::Str(text), ..
-            }) = &mut value
+        // The engine drops one newline at the end; a text gets as many as the template has, as in Ansible.
+        if let Some(Value {
+            data: Data::Str(text), ..
+        }) = &mut value
         {
-            text.push('\n');
+            let newlines = |text: &str| text.len() - text.trim_end_matches('\n').len();
+            let missing = newlines(source).saturating_sub(newlines(text));
+            text.extend(std::iter::repeat_n('\n', missing));
         }
         Ok(value)
     }
@@ -463,8 +478,14 @@ fn emit(
     value: &Jinja,
 ) -> Result<(), minijinja::Error> {
     if value.is_undefined() {
-        // In the strict environment this names the expression.
+        // In the strict environment this names the expression; an `if` without `else` prints nothing.
         minijinja::value::StringInput::new(state, value)?;
+        if state.undefined_behavior() == UndefinedBehavior::Strict {
+            if let Some((run, _)) = current() {
+                run.top(|frame| frame.silent = true);
+            }
+            return Ok(());
+        }
         return Err(minijinja::Error::from(ErrorKind::UndefinedError));
     }
     if value.is_none() || lookup::is_omit(value) {

@@ -9,6 +9,8 @@
 //! strongest  extra vars
 //! ```
 //!
+//! A stronger level replaces a weaker one's value; with `hash_behaviour: merge` mappings are put together, key by key.
+//!
 //! A file of variables is `<name>` without extension or with .yml, .yaml or .json, the first that exists; a directory
 //! `<name>/` stands for its files, sorted, recursively. The working directory counts as the directory of the playbook
 //! does for Ansible (ansible-core `vars/manager.py`, `plugins/vars/host_group_vars.py`).
@@ -19,8 +21,8 @@ use std::sync::Arc;
 
 use super::groups::{ALL, Graph, Vars};
 use super::sources::{Loader, entries};
-use super::value::{Data, Value};
-use super::yaml;
+use super::value::{Data, Entry, Value};
+use super::{Merge, yaml};
 use crate::diagnose::{Diagnostic, Place, nearest};
 
 /// The variables of one directory that has `group_vars` or `host_vars`.
@@ -38,6 +40,44 @@ pub(crate) struct Layers {
     /// The working directory.
     pub play: Arc<Beside>,
     pub extra: Vars,
+    /// What becomes of a mapping that is defined twice.
+    pub merge: Merge,
+}
+
+/// Sets a variable over what a weaker level says.
+pub(crate) fn put(vars: &mut Vars, name: &Arc<str>, value: &Arc<Value>, merge: Merge) {
+    let merged = match (merge, vars.get(name)) {
+        (Merge::Merge, Some(weaker)) => merged(weaker, value),
+        _ => None,
+    };
+    vars.insert(Arc::clone(name), merged.map_or_else(|| Arc::clone(value), Arc::new));
+}
+
+/// Two mappings in one, all the way down; `None` if either is none.
+fn merged(weaker: &Value, stronger: &Value) -> Option<Value> {
+    let (Data::Map(weak), Data::Map(strong)) = (&weaker.data, &stronger.data) else {
+        return None;
+    };
+    let mut map = weak.clone();
+    for (key, entry) in strong {
+        match map.get_mut(key) {
+            Some(old) => {
+                let value = merged(&old.value, &entry.value).unwrap_or_else(|| entry.value.clone());
+                *old = Entry {
+                    key_place: entry.key_place.clone(),
+                    value,
+                };
+            }
+            None => {
+                map.insert(key.clone(), entry.clone());
+            }
+        }
+    }
+    Some(Value {
+        data: Data::Map(map),
+        place: stronger.place.clone(),
+        secret: weaker.secret || stronger.secret,
+    })
 }
 
 impl Layers {
@@ -46,7 +86,7 @@ impl Layers {
         let mut vars = graph.groups[ALL].vars.clone();
         let mut add = |more: Option<&Vars>| {
             for (name, value) in more.into_iter().flatten() {
-                vars.insert(Arc::clone(name), Arc::clone(value));
+                put(&mut vars, name, value, self.merge);
             }
         };
         groups.iter().for_each(|group| add(Some(&graph.groups[*group].vars)));
@@ -67,7 +107,7 @@ impl Layers {
             .chain([&self.extra]);
         for layer in layers {
             for (name, value) in layer {
-                vars.insert(Arc::clone(name), Arc::clone(value));
+                put(&mut vars, name, value, self.merge);
             }
         }
         vars
@@ -82,6 +122,7 @@ pub(crate) fn read_beside(
     dir: &Path,
     shown: &str,
     graph: &Graph,
+    merge: Merge,
     loader: &mut Loader<'_>,
     faults: &mut Vec<Diagnostic>,
 ) -> Beside {
@@ -160,7 +201,7 @@ pub(crate) fn read_beside(
             let mut vars = Vars::new();
             for (file, shown) in files {
                 match read_file(&file, &shown, loader) {
-                    Ok(more) => vars.extend(more),
+                    Ok(more) => more.iter().for_each(|(name, value)| put(&mut vars, name, value, merge)),
                     Err(fault) => faults.push(fault),
                 }
             }

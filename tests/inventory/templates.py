@@ -45,7 +45,7 @@ def plain(value, base):
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
-        return float(value) if math.isfinite(value) else str(float(value))
+        return float(value) if math.isfinite(value) else {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}[str(float(value))]
     if isinstance(value, str):
         return str(value).replace(base, "<DIR>")
     if isinstance(value, bytes):

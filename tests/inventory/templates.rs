@@ -41,12 +41,11 @@ fn answer(group: &Json, template: &str) -> Json {
             ("PATH".into(), "/usr/bin:/bin".into()),
         ]),
         allow_pipe_lookup: true,
+        may_write: true,
         ..LoadOptions::default()
     };
     if let Some(vars) = group["vars"].as_object() {
-        options
-            .extra_vars
-            .push(serde_json::to_string(vars).unwrap());
+        options.extra_vars.push(serde_json::to_string(vars).unwrap());
     }
     let loaded = Inventory::load(&options).unwrap();
     match loaded.inventory.scope("h").render(template, &Place::whole("t")) {
@@ -72,7 +71,11 @@ fn every_template_gives_what_ansible_gives() {
             };
             let want = case.get("ours").unwrap_or(&theirs);
             meant += usize::from(case.get("ours").is_some());
-            assert_eq!(case.get("ours").is_some(), case.get("why").is_some(), "{template}: `ours` needs `why`");
+            assert_eq!(
+                case.get("ours").is_some(),
+                case.get("why").is_some(),
+                "{template}: `ours` needs `why`"
+            );
             assert_ne!(case.get("ours"), Some(&theirs), "{template}: `ours` is no difference");
             let same = match want.get("error") {
                 Some(_) => got.get("error").is_some(),
