@@ -6,8 +6,8 @@ use minijinja::{Environment, Error, ErrorKind, State};
 use super::template::current;
 use super::value::{Data, Value};
 use super::{
-    filters_basic, filters_data, filters_lines, filters_net, filters_path, filters_random, filters_regex, filters_text,
-    text,
+    filters_basic, filters_data, filters_encode, filters_lines, filters_net, filters_path, filters_random,
+    filters_regex, filters_text, text,
 };
 use crate::diagnose::Place;
 
@@ -47,12 +47,12 @@ const FILTERS: &[(&str, Filter)] = &[
     ("product", filters_data::product),
     ("combinations", filters_data::combinations),
     ("subelements", filters_data::subelements),
-    ("to_json", filters_data::to_json),
-    ("to_nice_json", filters_data::to_nice_json),
-    ("from_json", filters_data::from_json),
-    ("to_yaml", filters_data::to_yaml),
-    ("to_nice_yaml", filters_data::to_nice_yaml),
-    ("from_yaml", filters_data::from_yaml),
+    ("to_json", filters_encode::to_json),
+    ("to_nice_json", filters_encode::to_nice_json),
+    ("from_json", filters_encode::from_json),
+    ("to_yaml", filters_encode::to_yaml),
+    ("to_nice_yaml", filters_encode::to_nice_yaml),
+    ("from_yaml", filters_encode::from_yaml),
     ("regex_replace", filters_regex::regex_replace),
     ("regex_search", filters_regex::regex_search),
     ("regex_findall", filters_regex::regex_findall),
@@ -81,7 +81,7 @@ const FILTERS: &[(&str, Filter)] = &[
     ("log", filters_text::log),
     ("root", filters_text::root),
     ("password_hash", filters_text::password_hash),
-    ("from_yaml_all", filters_data::from_yaml_all),
+    ("from_yaml_all", filters_encode::from_yaml_all),
     ("commonpath", filters_path::commonpath),
     ("realpath", filters_path::realpath),
     ("expandvars", filters_path::expandvars),

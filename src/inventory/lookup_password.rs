@@ -46,8 +46,8 @@ pub(crate) struct Stored {
 /// The password of one term.
 pub(crate) fn password(term: &str, kwargs: &Kwargs) -> Result<String, Error> {
     let (run, _) = current().ok_or_else(|| wrong("no host"))?;
-    run.touch_secret();
     let request = parse(term, kwargs)?;
+    run.touch_secret();
     let core = &run.session.core;
     let stored = stored(&request, core)?;
     let Some(encrypt) = &request.encrypt else {

@@ -13,11 +13,12 @@
 //! decrypted when it is read. What came from a vault is marked secret, and so is what a template made of it.
 //!
 //! This module knows nothing of virtual machines: which variables mean what is `machine`'s business. It reads files and
-//! runs inventory scripts and password scripts; it writes nothing. It never runs what a template asks for.
+//! runs inventory scripts and password scripts. It runs what a template asks for only where `allow_pipe_lookup` says so, and
+//! writes only the files of the lookup `password`, where `may_write` says so.
 //!
 //! Where vmwright differs from ansible-core 2.19: a file that cannot be read, a duplicate key in YAML, a host pattern
 //! that matches nothing and `bool` of neither yes nor no are errors; dates stay text; inventory plugins and TOML are
-//! refused; templates cannot run commands.
+//! refused; templates run commands only where they may.
 
 mod checks;
 mod crypt;
@@ -27,6 +28,7 @@ mod facts;
 mod filters;
 mod filters_basic;
 mod filters_data;
+mod filters_encode;
 mod filters_lines;
 mod filters_net;
 mod filters_path;
@@ -55,6 +57,7 @@ mod script;
 mod secret_tests;
 mod sources;
 mod template;
+mod template_engine;
 mod template_escape;
 mod template_fault;
 #[cfg(test)]
@@ -80,7 +83,7 @@ use crate::diagnose::{Diagnostic, Place};
 use crate::secret::Secret;
 use groups::{ALL, Graph, Vars};
 use sources::Loader;
-use template::Engine;
+use template_engine::Engine;
 use vars::{Beside, Layers};
 use vault::Vault;
 

@@ -14,23 +14,20 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, value::Value as Jinja};
+use minijinja::{ErrorKind, value::Value as Jinja};
 
 use super::lazy::{self, Context};
 use super::scope::{HostScope, Session};
+use super::template_engine::MARK;
 use super::template_fault::needed_by;
 use super::value::{Data, Entry, Value};
-use super::{checks, filters, lookup, methods, template_escape, text};
+use super::{lookup, template_escape, text};
 use crate::diagnose::{Diagnostic, Place};
 
-/// Steps that one template may take.
-const FUEL: u64 = 2_000_000;
 /// How many templates may wait for each other.
 const MAX_CHAIN: usize = 32;
 /// The longest text that a template may give, in bytes.
 const MAX_TEXT: usize = 8 << 20;
-/// Names of stored templates begin so; nothing a template can `include` does.
-const MARK: char = '\u{1}';
 
 /// Why a value cannot be had.
 #[derive(Clone, Debug)]
@@ -39,40 +36,6 @@ pub(crate) enum Failure {
     Undefined(Box<Diagnostic>),
     /// Anything else.
     Fault(Box<Diagnostic>),
-}
-
-/// The two environments: undefined values may not be touched, or may be asked for attributes, which are undefined too.
-#[derive(Debug)]
-pub(crate) struct Engine {
-    strict: Environment<'static>,
-    chained: Environment<'static>,
-}
-
-impl Engine {
-    pub fn new() -> Self {
-        let make = |behavior| {
-            let mut env = Environment::new();
-            env.set_undefined_behavior(behavior);
-            env.set_debug(true);
-            env.set_fuel(Some(FUEL));
-            env.set_auto_escape_callback(|_| AutoEscape::None);
-            env.set_unknown_method_callback(methods::call);
-            env.set_loader(|name| Ok(name.strip_prefix(MARK).map(str::to_owned)));
-            if let Ok(syntax) = minijinja::syntax::SyntaxConfig::builder().trim_blocks(true).build() {
-                env.set_syntax(syntax);
-            }
-            minijinja_contrib::add_to_environment(&mut env);
-            filters::add(&mut env);
-            checks::add(&mut env);
-            lookup::add(&mut env);
-            env.set_formatter(emit);
-            env
-        };
-        Self {
-            strict: make(UndefinedBehavior::Strict),
-            chained: make(UndefinedBehavior::Chainable),
-        }
-    }
 }
 
 /// Whether a text is a template at all.
@@ -150,7 +113,7 @@ impl Run {
         self.frames.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn top<T>(&self, act: impl FnOnce(&mut Frame) -> T) -> Option<T> {
+    pub(super) fn top<T>(&self, act: impl FnOnce(&mut Frame) -> T) -> Option<T> {
         self.frames().last_mut().map(act)
     }
 
@@ -463,55 +426,10 @@ impl Run {
     }
 
     /// A value was printed by the running template.
-    fn emitted(&self, value: &Jinja, text: String) {
+    pub(super) fn emitted(&self, value: &Jinja, text: String) {
         self.top(|frame| {
             frame.emitted += 1;
             frame.last = Some((value.clone(), text));
         });
     }
-}
-
-/// Prints a value into the text of a template: as Python would, none as nothing, and never an undefined one.
-fn emit(
-    out: &mut minijinja::Output<'_>,
-    state: &mut minijinja::State<'_, '_>,
-    value: &Jinja,
-) -> Result<(), minijinja::Error> {
-    if value.is_undefined() {
-        // In the strict environment this names the expression; an `if` without `else` prints nothing.
-        minijinja::value::StringInput::new(state, value)?;
-        if state.undefined_behavior() == UndefinedBehavior::Strict {
-            if let Some((run, _)) = current() {
-                run.top(|frame| frame.silent = true);
-            }
-            return Ok(());
-        }
-        return Err(minijinja::Error::from(ErrorKind::UndefinedError));
-    }
-    if value.is_none() || lookup::is_omit(value) {
-        if let (true, Some((run, _))) = (lookup::is_omit(value), current()) {
-            run.emitted(value, String::new());
-        }
-        return Ok(());
-    }
-    let text = match value.as_str() {
-        Some(text) => text.to_owned(),
-        None => match current() {
-            Some((run, _)) => match text::take(&run, value, &Place::whole(""), 0)? {
-                Some(value) => {
-                    if text::has_secret(&value) {
-                        run.top(|frame| frame.printed_secret = true);
-                    }
-                    text::display(&value)
-                }
-                None => String::new(),
-            },
-            None => value.to_string(),
-        },
-    };
-    std::fmt::Write::write_str(out, &text).map_err(|_| minijinja::Error::from(ErrorKind::WriteFailure))?;
-    if let Some((run, _)) = current() {
-        run.emitted(value, text);
-    }
-    Ok(())
 }
