@@ -13,6 +13,9 @@ mod common;
 #[path = "inventory/random.rs"]
 mod random;
 
+#[path = "inventory/templates.rs"]
+mod templates;
+
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::inventory::Merge;
 use crate::proxmox::ids::VmId;
 use crate::settings::{Forks, Limit, LogFormat, OutputFormat, Overrides, duration};
 
@@ -82,8 +83,20 @@ pub struct Sources {
     #[arg(short, long = "extra-vars", value_name = "KEY=VALUE")]
     pub extra_vars: Vec<String>,
     /// A file with the password of encrypted inventory files; may be given several times
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, visible_alias = "vault-pass-file", value_name = "FILE")]
     pub vault_password_file: Vec<PathBuf>,
+    /// A vault id and its password's source: a file, an executable or prompt; may be given several times
+    #[arg(long, value_name = "LABEL@SOURCE")]
+    pub vault_id: Vec<String>,
+    /// Ask for the vault password at the terminal
+    #[arg(short = 'J', long, visible_alias = "ask-vault-password")]
+    pub ask_vault_pass: bool,
+    /// Let templates run commands with the lookup pipe
+    #[arg(long)]
+    pub allow_pipe_lookup: bool,
+    /// What becomes of a mapping that is defined at two levels: replace or merge [default: replace]
+    #[arg(long, value_name = "HOW")]
+    pub hash_behaviour: Option<Merge>,
 }
 
 /// Arguments of `provision`.

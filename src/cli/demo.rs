@@ -103,6 +103,10 @@ fn sources(dir: &Path, speed: f64) -> Sources {
         inventory: vec![dir.display().to_string()],
         extra_vars,
         vault_password_file: Vec::new(),
+        vault_id: Vec::new(),
+        ask_vault_pass: false,
+        allow_pipe_lookup: false,
+        hash_behaviour: None,
     }
 }
 

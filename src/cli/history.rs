@@ -41,6 +41,10 @@ fn settings(global: &Global, args: &args::History) -> Result<Settings, Problems>
         inventory: args.inventory.clone(),
         extra_vars: Vec::new(),
         vault_password_file: Vec::new(),
+        vault_id: Vec::new(),
+        ask_vault_pass: false,
+        allow_pipe_lookup: false,
+        hash_behaviour: None,
     };
     let mut loaded = prepare::load(global, &sources, overrides)?;
     let first = loaded.hosts(None)?.into_iter().next();

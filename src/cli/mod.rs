@@ -16,6 +16,7 @@ mod history;
 mod inventory;
 mod logging;
 mod one;
+mod password;
 mod prepare;
 mod provision;
 mod remove;

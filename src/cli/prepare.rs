@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use super::args::{Global, Sources};
 use super::embedded::{self, Embedded};
-use super::{Problems, logging, say};
+use super::{Problems, logging, password, say};
 use crate::diagnose::{Diagnostic, Place, chain, nearest};
 use crate::guest::keys;
 use crate::inventory::{Inventory, LoadOptions};
 use crate::machine::{self, HostVariables, Machine, SecretsSeen, schema};
 use crate::secret::{Redactor, Secret};
-use crate::settings::{self, Overrides, Settings};
+use crate::settings::{self, Overrides, Settings, Switch};
 
 /// The group whose hosts are VMs, as the inventories have it.
 pub const VM_GROUP: &str = "vms";
@@ -45,8 +45,13 @@ pub fn home() -> PathBuf {
         .map_or_else(|| PathBuf::from("/"), PathBuf::from)
 }
 
-/// Reads settings and inventory.
+/// Reads settings and inventory. The lookup `password` makes no files.
 pub fn load(global: &Global, sources: &Sources, overrides: Overrides) -> Result<Loaded, Problems> {
+    load_for(global, sources, overrides, false)
+}
+
+/// Reads settings and inventory; with `may_write` the lookup `password` makes the files that are missing.
+pub fn load_for(global: &Global, sources: &Sources, overrides: Overrides, may_write: bool) -> Result<Loaded, Problems> {
     let env = environment();
     let working_dir = std::env::current_dir().map_err(|error| {
         vec![Diagnostic::error(
@@ -62,6 +67,9 @@ pub fn load(global: &Global, sources: &Sources, overrides: Overrides) -> Result<
         .collect();
     let overrides = Overrides {
         vault_password_files: sources.vault_password_file.clone(),
+        vault_ids: sources.vault_id.clone(),
+        allow_pipe_lookup: sources.allow_pipe_lookup.then_some(Switch(true)),
+        hash_behaviour: sources.hash_behaviour,
         ..overrides
     };
     let settings = Settings::load(&settings::Sources {
@@ -79,6 +87,12 @@ pub fn load(global: &Global, sources: &Sources, overrides: Overrides) -> Result<
         vault_password_files: settings.vault_password_files.value.clone(),
         working_dir,
         env,
+        vault_ids: settings.vault_ids.value.clone(),
+        ask_vault_pass: sources.ask_vault_pass,
+        ask_password: Some(password::ask),
+        allow_pipe_lookup: settings.allow_pipe_lookup.value.0,
+        may_write,
+        merge: settings.hash_behaviour.value,
     })?;
     let mut warnings = settings.warnings.clone();
     warnings.extend(loaded.warnings);

@@ -19,7 +19,7 @@ pub async fn run(global: &Global, args: &args::Provision) -> Result<Exit, Proble
         wait_lock: args.wait_lock,
         ..global.overrides()
     };
-    let mut loaded = prepare::load(global, &args.sources, overrides)?;
+    let mut loaded = prepare::load_for(global, &args.sources, overrides, !args.plan)?;
     let hosts = loaded.hosts(args.limit.as_deref())?;
     let embedded = loaded.embedded(&hosts).await?;
     let mut machines = loaded.machines(&hosts)?;

@@ -1,8 +1,7 @@
-//! Encodings that filters need: base64, SHA-1, MD5, and JSON and YAML as Python writes them.
+//! Encodings that filters need: base64, SHA-1, MD5, and JSON as Python writes it.
 //!
 //! SHA-1 and MD5 are for names and checksums (`hash`, `to_uuid`), not for security.
 
-use super::scalar;
 use super::value::{Data, Value, float_text};
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -157,66 +156,95 @@ pub(crate) fn digest(text: &str, algorithm: &str) -> Option<String> {
     })
 }
 
-/// JSON as Python's `json.dumps` writes it: ASCII only, `, ` and `: ` between.
-pub(crate) fn json(value: &Value, indent: Option<usize>, sort: bool, ascii: bool) -> String {
-    let mut out = String::new();
-    json_into(value, indent, sort, ascii, 0, &mut out);
-    out
+/// JSON as Python's `json.dumps` writes it.
+pub(crate) struct JsonStyle {
+    /// Blanks a level; `None`: all in one line.
+    pub indent: Option<usize>,
+    /// Keys sorted.
+    pub sort: bool,
+    /// Other characters than those of ASCII as `\uXXXX`.
+    pub ascii: bool,
+    /// What stands between items.
+    pub item: String,
+    /// What stands behind a key.
+    pub key: String,
 }
 
-fn json_into(value: &Value, indent: Option<usize>, sort: bool, ascii: bool, depth: usize, out: &mut String) {
-    let line = |depth: usize, out: &mut String| {
-        if let Some(indent) = indent {
+impl JsonStyle {
+    /// With Python's separators.
+    pub fn new(indent: Option<usize>, sort: bool, ascii: bool) -> Self {
+        Self {
+            indent,
+            sort,
+            ascii,
+            item: if indent.is_some() { "," } else { ", " }.to_owned(),
+            key: ": ".to_owned(),
+        }
+    }
+
+    /// The JSON of a value.
+    pub fn write(&self, value: &Value) -> String {
+        let mut out = String::new();
+        self.into(value, 0, &mut out);
+        out
+    }
+
+    fn line(&self, depth: usize, out: &mut String) {
+        if let Some(indent) = self.indent {
             out.push('\n');
             out.extend(std::iter::repeat_n(' ', indent * depth));
         }
-    };
-    let comma = if indent.is_some() { "," } else { ", " };
-    match &value.data {
-        Data::Null => out.push_str("null"),
-        Data::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-        Data::Int(value) => out.push_str(&value.to_string()),
-        Data::Float(value) if value.is_nan() => out.push_str("NaN"),
-        Data::Float(value) if value.is_infinite() => out.push_str(if *value > 0.0 { "Infinity" } else { "-Infinity" }),
-        Data::Float(value) => out.push_str(&float_text(*value)),
-        Data::Str(text) | Data::Unsafe(text) => json_text(text, ascii, out),
-        Data::Vault(text) => json_text(text, ascii, out),
-        Data::List(list) if list.is_empty() => out.push_str("[]"),
-        Data::List(list) => {
-            out.push('[');
-            for (i, item) in list.iter().enumerate() {
-                if i > 0 {
-                    out.push_str(comma);
+    }
+
+    fn into(&self, value: &Value, depth: usize, out: &mut String) {
+        match &value.data {
+            Data::Null => out.push_str("null"),
+            Data::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+            Data::Int(value) => out.push_str(&value.to_string()),
+            Data::Float(value) if value.is_nan() => out.push_str("NaN"),
+            Data::Float(value) if value.is_infinite() => {
+                out.push_str(if *value > 0.0 { "Infinity" } else { "-Infinity" });
+            }
+            Data::Float(value) => out.push_str(&float_text(*value)),
+            Data::Str(text) | Data::Unsafe(text) => json_text(text, self.ascii, out),
+            Data::Vault(text) => json_text(text, self.ascii, out),
+            Data::List(list) if list.is_empty() => out.push_str("[]"),
+            Data::List(list) => {
+                out.push('[');
+                for (i, item) in list.iter().enumerate() {
+                    if i > 0 {
+                        out.push_str(&self.item);
+                    }
+                    self.line(depth + 1, out);
+                    self.into(item, depth + 1, out);
                 }
-                line(depth + 1, out);
-                json_into(item, indent, sort, ascii, depth + 1, out);
+                self.line(depth, out);
+                out.push(']');
             }
-            line(depth, out);
-            out.push(']');
-        }
-        Data::Map(map) if map.is_empty() => out.push_str("{}"),
-        Data::Map(map) => {
-            let mut entries: Vec<_> = map.iter().collect();
-            if sort {
-                entries.sort_by(|a, b| a.0.cmp(b.0));
-            }
-            out.push('{');
-            for (i, (key, entry)) in entries.into_iter().enumerate() {
-                if i > 0 {
-                    out.push_str(comma);
+            Data::Map(map) if map.is_empty() => out.push_str("{}"),
+            Data::Map(map) => {
+                let mut entries: Vec<_> = map.iter().collect();
+                if self.sort {
+                    entries.sort_by(|a, b| a.0.cmp(b.0));
                 }
-                line(depth + 1, out);
-                json_text(key, ascii, out);
-                out.push_str(": ");
-                json_into(&entry.value, indent, sort, ascii, depth + 1, out);
+                out.push('{');
+                for (i, (key, entry)) in entries.into_iter().enumerate() {
+                    if i > 0 {
+                        out.push_str(&self.item);
+                    }
+                    self.line(depth + 1, out);
+                    json_text(key, self.ascii, out);
+                    out.push_str(&self.key);
+                    self.into(&entry.value, depth + 1, out);
+                }
+                self.line(depth, out);
+                out.push('}');
             }
-            line(depth, out);
-            out.push('}');
         }
     }
 }
 
-fn json_text(text: &str, ascii: bool, out: &mut String) {
+pub(crate) fn json_text(text: &str, ascii: bool, out: &mut String) {
     out.push('"');
     for c in text.chars() {
         match c {
@@ -238,175 +266,9 @@ fn json_text(text: &str, ascii: bool, out: &mut String) {
     out.push('"');
 }
 
-/// YAML as PyYAML dumps it; `nice` puts every list and mapping into block style, else the innermost are in one line.
-pub(crate) fn yaml(value: &Value, nice: bool, indent: usize, sort: bool) -> String {
-    let mut out = String::new();
-    let style = YamlStyle { nice, indent, sort };
-    if style.flow(value) {
-        flow(value, &style, &mut out);
-    } else {
-        block(value, &style, 0, &mut out);
-    }
-    if !out.ends_with('\n') {
-        out.push('\n');
-    }
-    if !matches!(value.data, Data::List(_) | Data::Map(_))
-        && !out.ends_with("...\n")
-        && matches!(&value.data, Data::Str(text) if is_plain(text))
-    {
-        out.push_str("...\n");
-    }
-    out
-}
-
-struct YamlStyle {
-    nice: bool,
-    indent: usize,
-    sort: bool,
-}
-
-impl YamlStyle {
-    /// Whether a value stands in one line.
-    fn flow(&self, value: &Value) -> bool {
-        let leaf = |value: &Value| !matches!(value.data, Data::List(_) | Data::Map(_));
-        match &value.data {
-            Data::List(list) => list.is_empty() || !self.nice && list.iter().all(leaf),
-            Data::Map(map) => map.is_empty() || !self.nice && map.values().all(|entry| leaf(&entry.value)),
-            _ => true,
-        }
-    }
-
-    fn entries<'v>(&self, map: &'v indexmap::IndexMap<String, super::value::Entry>) -> Vec<(&'v String, &'v Value)> {
-        let mut entries: Vec<_> = map.iter().map(|(key, entry)| (key, &entry.value)).collect();
-        if self.sort {
-            entries.sort_by(|a, b| a.0.cmp(b.0));
-        }
-        entries
-    }
-}
-
-fn flow(value: &Value, style: &YamlStyle, out: &mut String) {
-    match &value.data {
-        Data::List(list) => {
-            out.push('[');
-            for (i, item) in list.iter().enumerate() {
-                if i > 0 {
-                    out.push_str(", ");
-                }
-                flow(item, style, out);
-            }
-            out.push(']');
-        }
-        Data::Map(map) => {
-            out.push('{');
-            for (i, (key, value)) in style.entries(map).into_iter().enumerate() {
-                if i > 0 {
-                    out.push_str(", ");
-                }
-                yaml_text(key, out);
-                out.push_str(": ");
-                flow(value, style, out);
-            }
-            out.push('}');
-        }
-        _ => leaf(value, out),
-    }
-}
-
-fn block(value: &Value, style: &YamlStyle, depth: usize, out: &mut String) {
-    let pad = |depth: usize, out: &mut String| out.extend(std::iter::repeat_n(' ', style.indent * depth));
-    match &value.data {
-        Data::List(list) => {
-            for (i, item) in list.iter().enumerate() {
-                if i > 0 {
-                    pad(depth, out);
-                }
-                out.push_str("- ");
-                if style.flow(item) {
-                    flow(item, style, out);
-                    out.push('\n');
-                } else {
-                    out.extend(std::iter::repeat_n(' ', style.indent.saturating_sub(2)));
-                    block(item, style, depth + 1, out);
-                }
-            }
-        }
-        Data::Map(map) => {
-            for (i, (key, value)) in style.entries(map).into_iter().enumerate() {
-                if i > 0 {
-                    pad(depth, out);
-                }
-                yaml_text(key, out);
-                out.push(':');
-                if style.flow(value) {
-                    out.push(' ');
-                    flow(value, style, out);
-                    out.push('\n');
-                } else {
-                    // A list in a mapping stands at the mapping's own column.
-                    let list = matches!(value.data, Data::List(_));
-                    let inner = if list { depth } else { depth + 1 };
-                    out.push('\n');
-                    pad(inner, out);
-                    block(value, style, inner, out);
-                }
-            }
-        }
-        _ => leaf(value, out),
-    }
-}
-
-fn leaf(value: &Value, out: &mut String) {
-    match &value.data {
-        Data::Str(text) | Data::Unsafe(text) => yaml_text(text, out),
-        Data::Null => out.push_str("null"),
-        Data::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-        Data::Float(value) if value.is_nan() => out.push_str(".nan"),
-        Data::Float(value) if value.is_infinite() => out.push_str(if *value > 0.0 { ".inf" } else { "-.inf" }),
-        Data::Float(value) => out.push_str(&float_text(*value)),
-        Data::Int(value) => out.push_str(&value.to_string()),
-        Data::Vault(text) => yaml_text(text, out),
-        Data::List(_) | Data::Map(_) => {}
-    }
-}
-
-fn is_plain(text: &str) -> bool {
-    const FIRST: &str = "-?:,[]{}#&*!|>'\"%@`=<";
-    let typed = !matches!(scalar::resolve(text), Some(Data::Str(_))) || is_date(text);
-    !text.is_empty()
-        && !typed
-        && !text.starts_with(|c: char| FIRST.contains(c) || c.is_whitespace())
-        && !text.ends_with(|c: char| c.is_whitespace() || c == ':')
-        && !text.contains(": ")
-        && !text.contains(" #")
-        && !text.contains(['\n', '\t', '[', ']', '{', '}', ','])
-        && !text.chars().any(char::is_control)
-}
-
-fn is_date(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    bytes.len() >= 8 && bytes[..4].iter().all(u8::is_ascii_digit) && bytes[4] == b'-'
-}
-
-fn yaml_text(text: &str, out: &mut String) {
-    if is_plain(text) {
-        out.push_str(text);
-    } else if text
-        .chars()
-        .any(|c| c.is_control() || !c.is_ascii() && c.is_whitespace())
-    {
-        json_text(text, false, out);
-    } else {
-        out.push('\'');
-        out.push_str(&text.replace('\'', "''"));
-        out.push('\'');
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnose::Place;
 
     #[test]
     fn hashes_are_right() {
@@ -433,21 +295,5 @@ mod tests {
         }
         assert_eq!(unbase64("Zg="), None);
         assert_eq!(unbase64("Z!=="), None);
-    }
-
-    #[test]
-    fn yaml_is_dumped_as_pyyaml_does() {
-        let value = Value::from_json(
-            &serde_json::json!({"b": "yes", "a": [1, "x y", true, null], "c": {"d": {"e": "2"}}}),
-            &Place::whole("t"),
-        );
-        assert_eq!(
-            yaml(&value, false, 2, true),
-            "a: [1, x y, true, null]\nb: 'yes'\nc:\n  d: {e: '2'}\n"
-        );
-        assert_eq!(
-            yaml(&value, true, 4, true),
-            "a:\n- 1\n- x y\n- true\n- null\nb: 'yes'\nc:\n    d:\n        e: '2'\n"
-        );
     }
 }

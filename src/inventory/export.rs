@@ -20,7 +20,9 @@ use serde_json::{Map, Value as Json, json};
 use super::groups::{ALL, UNGROUPED, Vars};
 use super::list::{INTERNAL, host_vars};
 use super::value::{Data, Value};
-use super::{Core, Inventory, text};
+use super::vars::put;
+use super::yaml_write::{Lines, Style};
+use super::{Core, Inventory, text, yaml_write};
 use crate::diagnose::Place;
 
 /// What of the inventory is shown.
@@ -67,7 +69,7 @@ impl<'c> Export<'c> {
         let known = &self.core.graph.groups[group];
         let mut vars = known.vars.clone();
         for beside in &self.core.layers.sources {
-            vars.extend(beside.groups.get(&group).into_iter().flatten().map(pair));
+            self.over(&mut vars, beside.groups.get(&group));
         }
         if known.priority != 1 {
             let priority = Value::new(Data::Int(known.priority), Place::whole("the inventory"));
@@ -83,9 +85,15 @@ impl<'c> Export<'c> {
         }
         let mut vars = self.core.graph.hosts[host].vars.clone();
         for beside in &self.core.layers.sources {
-            vars.extend(beside.hosts.get(&host).into_iter().flatten().map(pair));
+            self.over(&mut vars, beside.hosts.get(&host));
         }
         Arc::new(vars)
+    }
+
+    fn over(&self, vars: &mut Vars, stronger: Option<&Vars>) {
+        for (name, value) in stronger.into_iter().flatten() {
+            put(vars, name, value, self.core.layers.merge);
+        }
     }
 
     fn json(&self, vars: &Vars) -> Json {
@@ -270,10 +278,6 @@ impl Serialize for HostVars<'_> {
     }
 }
 
-fn pair((name, value): (&Arc<str>, &Arc<Value>)) -> (Arc<str>, Arc<Value>) {
-    (Arc::clone(name), Arc::clone(value))
-}
-
 fn empty(json: &Json) -> bool {
     match json {
         Json::Object(map) => map.is_empty(),
@@ -362,7 +366,15 @@ impl Inventory {
 pub fn to_yaml(json: &Json) -> String {
     let mut value = Value::from_json(json, &Place::whole(""));
     value.revive_tags();
-    super::encode::yaml(&value, true, 2, true)
+    yaml_write::write(
+        &value,
+        &Style {
+            indent: 2,
+            sort: true,
+            width: 80,
+            lines: Lines::Block,
+        },
+    )
 }
 
 /// Turns `{"__ansible_unsafe": text}` into the text: so `ansible-inventory` prints it everywhere but in `--list`.

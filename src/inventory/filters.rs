@@ -1,11 +1,14 @@
-//! The filters and tests that Ansible adds to Jinja, and those of the engine that answer differently.
+//! The filters that Ansible adds to Jinja, and those of the engine that answer differently.
 
 use minijinja::value::{Kwargs, Rest, StringInput, Value as Jinja, ValueOrKwargs, from_args};
 use minijinja::{Environment, Error, ErrorKind, State};
 
 use super::template::current;
 use super::value::{Data, Value};
-use super::{filters_basic, filters_data, filters_net, filters_path, filters_text, text};
+use super::{
+    filters_basic, filters_data, filters_encode, filters_lines, filters_net, filters_path, filters_random,
+    filters_regex, filters_text, text,
+};
 use crate::diagnose::Place;
 
 /// A call of a filter.
@@ -44,16 +47,16 @@ const FILTERS: &[(&str, Filter)] = &[
     ("product", filters_data::product),
     ("combinations", filters_data::combinations),
     ("subelements", filters_data::subelements),
-    ("to_json", filters_data::to_json),
-    ("to_nice_json", filters_data::to_nice_json),
-    ("from_json", filters_data::from_json),
-    ("to_yaml", filters_data::to_yaml),
-    ("to_nice_yaml", filters_data::to_nice_yaml),
-    ("from_yaml", filters_data::from_yaml),
-    ("regex_replace", filters_text::regex_replace),
-    ("regex_search", filters_text::regex_search),
-    ("regex_findall", filters_text::regex_findall),
-    ("regex_escape", filters_text::regex_escape),
+    ("to_json", filters_encode::to_json),
+    ("to_nice_json", filters_encode::to_nice_json),
+    ("from_json", filters_encode::from_json),
+    ("to_yaml", filters_encode::to_yaml),
+    ("to_nice_yaml", filters_encode::to_nice_yaml),
+    ("from_yaml", filters_encode::from_yaml),
+    ("regex_replace", filters_regex::regex_replace),
+    ("regex_search", filters_regex::regex_search),
+    ("regex_findall", filters_regex::regex_findall),
+    ("regex_escape", filters_regex::regex_escape),
     ("b64encode", filters_text::b64encode),
     ("b64decode", filters_text::b64decode),
     ("basename", filters_path::basename),
@@ -77,15 +80,22 @@ const FILTERS: &[(&str, Filter)] = &[
     ("pow", filters_text::pow),
     ("log", filters_text::log),
     ("root", filters_text::root),
-    ("password_hash", |_| {
-        Err(Error::new(
-            ErrorKind::EvalBlock,
-            format!(
-                "{}the filter `password_hash` is not supported: give the hash itself",
-                super::lookup::REFUSED
-            ),
-        ))
-    }),
+    ("password_hash", filters_text::password_hash),
+    ("from_yaml_all", filters_encode::from_yaml_all),
+    ("commonpath", filters_path::commonpath),
+    ("realpath", filters_path::realpath),
+    ("expandvars", filters_path::expandvars),
+    ("random", filters_random::random),
+    ("shuffle", filters_random::shuffle),
+    ("permutations", filters_random::permutations),
+    ("indent", filters_lines::indent),
+    ("truncate", filters_lines::truncate),
+    ("wordwrap", filters_lines::wordwrap),
+    ("pprint", filters_lines::pprint),
+    ("strftime", filters_lines::strftime),
+    ("urlencode", filters_lines::urlencode),
+    ("urldecode", filters_lines::urldecode),
+    ("urlsplit", filters_lines::urlsplit),
     ("ipaddr", filters_net::ipaddr),
     ("ipv4", filters_net::ipv4),
     ("ipv6", filters_net::ipv6),
@@ -146,6 +156,19 @@ pub(crate) const NAMES: &[&str] = &[
     "center",
     "wordcount",
     "comment",
+    "password_hash",
+    "from_yaml_all",
+    "commonpath",
+    "realpath",
+    "expandvars",
+    "random",
+    "shuffle",
+    "permutations",
+    "truncate",
+    "wordwrap",
+    "strftime",
+    "urldecode",
+    "urlsplit",
     "ipaddr",
     "ipv4",
     "ipv6",
@@ -199,9 +222,15 @@ pub(crate) const NAMES: &[&str] = &[
     "subset",
     "superset",
     "contains",
+    "any",
+    "all",
+    "truthy",
+    "falsy",
+    "exists",
+    "directory",
 ];
 
-/// Adds filters and tests.
+/// Adds the filters.
 pub(crate) fn add(env: &mut Environment<'static>) {
     for (name, filter) in FILTERS {
         let call = move |state: &State, value: Jinja, args: Rest<ValueOrKwargs>| -> Outcome {
@@ -231,57 +260,6 @@ pub(crate) fn add(env: &mut Environment<'static>) {
         for prefix in prefixes {
             env.add_filter(format!("{prefix}{name}"), call);
         }
-    }
-    let handled = |value: &Jinja| {
-        if value.is_undefined()
-            && let Some((run, _)) = current()
-        {
-            run.handle();
-        }
-    };
-    env.add_test("defined", move |value: &Jinja| {
-        handled(value);
-        !value.is_undefined()
-    });
-    env.add_test("undefined", move |value: &Jinja| {
-        handled(value);
-        value.is_undefined()
-    });
-    for prefix in ["", "ansible.builtin."] {
-        let test = |name: &str| format!("{prefix}{name}");
-        env.add_test(
-            test("match"),
-            |text: StringInput, pattern: String, args: Rest<ValueOrKwargs>| {
-                filters_text::regex_test(text.as_str(), &format!("^(?:{pattern})"), args)
-            },
-        );
-        env.add_test(
-            test("search"),
-            |text: StringInput, pattern: String, args: Rest<ValueOrKwargs>| {
-                filters_text::regex_test(text.as_str(), &pattern, args)
-            },
-        );
-        env.add_test(
-            test("regex"),
-            |text: StringInput, pattern: String, args: Rest<ValueOrKwargs>| {
-                filters_text::regex_test(text.as_str(), &pattern, args)
-            },
-        );
-        for name in ["version", "version_compare"] {
-            env.add_test(test(name), |a: StringInput, b: String, args: Rest<ValueOrKwargs>| {
-                filters_text::version(a.as_str(), &b, args)
-            });
-        }
-        for name in ["subset", "issubset"] {
-            env.add_test(test(name), |a: &Jinja, b: &Jinja| filters_data::is_subset(a, b));
-        }
-        for name in ["superset", "issuperset"] {
-            env.add_test(test(name), |a: &Jinja, b: &Jinja| filters_data::is_subset(b, a));
-        }
-        env.add_test(test("contains"), |a: &Jinja, b: &Jinja| filters_data::contains(a, b));
-        env.add_test(test("truthy"), |a: &Jinja| a.is_true());
-        env.add_test(test("falsy"), |a: &Jinja| !a.is_true());
-        env.add_test(test("vault_encrypted"), |_: &Jinja| false);
     }
 }
 
@@ -334,6 +312,11 @@ impl Call<'_> {
     /// The argument as a switch.
     pub fn arg_flag(&self, position: usize, name: &str) -> Result<Option<bool>, Error> {
         Ok(self.arg(position, name)?.map(|value| value.is_true()))
+    }
+
+    /// Fails for an argument by name that the filter does not know.
+    pub fn no_other_names(&self) -> Result<(), Error> {
+        self.kwargs.assert_all_used()
     }
 
     /// All positional arguments.
@@ -407,8 +390,7 @@ mod tests {
     #[test]
     fn every_filter_here_is_among_the_names() {
         for (name, _) in FILTERS {
-            let known = NAMES.contains(name)
-                || matches!(*name, "d" | "md5" | "sha1" | "pow" | "log" | "root" | "password_hash");
+            let known = NAMES.contains(name) || matches!(*name, "d" | "md5" | "sha1" | "pow" | "log" | "root");
             assert!(known, "{name}");
         }
     }

@@ -33,7 +33,7 @@ pub(crate) fn mandatory(call: &Call<'_>) -> Outcome {
 }
 
 /// Ansible's `bool`: yes, on, 1, true are true; no, off, 0, false, the empty text are false; anything else is refused
-/// (Ansible still takes it for false, with a warning that this ends).
+/// (Ansible 2.19 still takes it for false, with a warning that this ends).
 pub(crate) fn boolean(call: &Call<'_>) -> Outcome {
     if call.value.is_none() {
         return Ok(Jinja::from(false));
@@ -42,9 +42,9 @@ pub(crate) fn boolean(call: &Call<'_>) -> Outcome {
         return Ok(call.value.clone());
     }
     let text = call.text()?.to_lowercase();
-    match text.trim() {
-        "y" | "yes" | "on" | "1" | "true" | "t" | "1.0" => Ok(Jinja::from(true)),
-        "n" | "no" | "off" | "0" | "false" | "f" | "0.0" | "" => Ok(Jinja::from(false)),
+    match text.as_str() {
+        "yes" | "on" | "1" | "true" | "1.0" => Ok(Jinja::from(true)),
+        "no" | "off" | "0" | "false" | "0.0" | "" => Ok(Jinja::from(false)),
         _ => Err(wrong("bool: the value is neither yes nor no")),
     }
 }
@@ -100,17 +100,17 @@ pub(crate) fn float(call: &Call<'_>) -> Outcome {
 }
 
 pub(crate) fn ternary(call: &Call<'_>) -> Outcome {
-    let pick = |position, name| Ok(call.arg(position, name)?.unwrap_or_else(|| Jinja::from(())));
+    let pick = |position, name| {
+        let picked = call.arg(position, name)?;
+        picked.ok_or_else(|| wrong(format!("ternary needs two values: `{name}` is missing")))
+    };
+    let (yes, no) = (pick(0, "true_val")?, pick(1, "false_val")?);
     if call.value.is_none()
-        && let Some(value) = call.arg(2, "none_val")?
+        && let Some(value) = call.arg(2, "none_val")?.filter(|value| !value.is_none())
     {
         return Ok(value);
     }
-    if call.value.is_true() {
-        pick(0, "true_val")
-    } else {
-        pick(1, "false_val")
-    }
+    Ok(if call.value.is_true() { yes } else { no })
 }
 
 pub(crate) fn type_debug(call: &Call<'_>) -> Outcome {

@@ -5,8 +5,9 @@ use minijinja::Error;
 use minijinja::value::Value as Jinja;
 
 use super::filters::{Call, Outcome, engine, native, wrong};
+use super::template::current;
+use super::text;
 use super::value::{Data, Entry, Value};
-use super::{encode, text, yaml};
 use crate::diagnose::Place;
 
 type Map = IndexMap<String, Entry>;
@@ -93,6 +94,7 @@ pub(crate) fn combine(call: &Call<'_>) -> Outcome {
     ) {
         return Err(wrong(format!("combine: list_merge `{merge}` is unknown")));
     }
+    call.no_other_names()?;
     let mut maps = Vec::new();
     for value in std::iter::once(&call.value).chain(call.args()) {
         let value = native(value)?;
@@ -102,6 +104,8 @@ pub(crate) fn combine(call: &Call<'_>) -> Outcome {
                     maps.push(self::map(item, "combine")?);
                 }
             }
+            // As in Ansible, nothing adds nothing.
+            Data::Null => {}
             _ => maps.push(self::map(value, "combine")?),
         }
     }
@@ -182,6 +186,7 @@ fn flat(list: Vec<Value>, levels: i64, skip: bool, out: &mut Vec<Value>) {
     for item in list {
         match item.data {
             Data::Null if skip => {}
+            Data::Str(text) if skip && matches!(text.as_str(), "None" | "null") => {}
             Data::List(inner) if levels > 0 => flat(inner, levels - 1, skip, out),
             _ => out.push(item),
         }
@@ -231,11 +236,11 @@ pub(crate) fn extract(call: &Call<'_>) -> Outcome {
         } else {
             found
         };
-        if found.is_undefined() {
-            return Err(Error::new(
-                minijinja::ErrorKind::UndefinedError,
-                format!("`{key}` is undefined in what extract looks into"),
-            ));
+        // A `default` behind it may still help.
+        if found.is_undefined()
+            && let Some((run, _)) = current()
+        {
+            run.miss(format!("extract: {key}"));
         }
         Ok(found)
     };
@@ -246,6 +251,7 @@ pub(crate) fn extract(call: &Call<'_>) -> Outcome {
             None => more.try_iter()?.checked().collect::<Result<_, _>>()?,
         };
         for key in keys {
+            call.defined(&found)?;
             found = get(&found, &key)?;
         }
     }
@@ -370,63 +376,6 @@ pub(crate) fn subelements(call: &Call<'_>) -> Outcome {
         }
     }
     Ok(seq(rows))
-}
-
-pub(crate) fn to_json(call: &Call<'_>) -> Outcome {
-    let indent = call
-        .arg_int(usize::MAX, "indent")?
-        .and_then(|indent| usize::try_from(indent).ok());
-    let sort = call.arg_flag(usize::MAX, "sort_keys")?.unwrap_or(false);
-    let ascii = call.arg_flag(usize::MAX, "ensure_ascii")?.unwrap_or(true);
-    Ok(Jinja::from(encode::json(&call.native()?, indent, sort, ascii)))
-}
-
-pub(crate) fn to_nice_json(call: &Call<'_>) -> Outcome {
-    let indent = call
-        .arg_int(0, "indent")?
-        .and_then(|indent| usize::try_from(indent).ok())
-        .unwrap_or(4);
-    let sort = call.arg_flag(usize::MAX, "sort_keys")?.unwrap_or(true);
-    let ascii = call.arg_flag(usize::MAX, "ensure_ascii")?.unwrap_or(true);
-    Ok(Jinja::from(encode::json(&call.native()?, Some(indent), sort, ascii)))
-}
-
-pub(crate) fn from_json(call: &Call<'_>) -> Outcome {
-    let json: serde_json::Value =
-        serde_json::from_str(&call.text()?).map_err(|error| wrong(format!("from_json: {error}")))?;
-    Ok(engine(&Value::from_json(&json, &nowhere())))
-}
-
-pub(crate) fn to_yaml(call: &Call<'_>) -> Outcome {
-    yaml_text(call, false, 2)
-}
-
-pub(crate) fn to_nice_yaml(call: &Call<'_>) -> Outcome {
-    yaml_text(call, true, 4)
-}
-
-fn yaml_text(call: &Call<'_>, nice: bool, indent: usize) -> Outcome {
-    let indent = call
-        .arg_int(0, "indent")?
-        .and_then(|indent| usize::try_from(indent).ok())
-        .unwrap_or(indent);
-    let sort = call.arg_flag(usize::MAX, "sort_keys")?.unwrap_or(true);
-    let flow = call.arg_flag(usize::MAX, "default_flow_style")?;
-    let nice = flow.map_or(nice, |flow| !flow);
-    Ok(Jinja::from(encode::yaml(
-        &call.native()?,
-        nice,
-        indent.clamp(2, 9),
-        sort,
-    )))
-}
-
-pub(crate) fn from_yaml(call: &Call<'_>) -> Outcome {
-    if call.value.as_str().is_none() {
-        return Ok(call.value.clone());
-    }
-    let document = yaml::parse(&call.text()?, &"from_yaml".into()).map_err(|fault| wrong(fault.to_string()))?;
-    Ok(engine(&document.value))
 }
 
 pub(crate) fn is_subset(a: &Jinja, b: &Jinja) -> Result<bool, Error> {

@@ -25,9 +25,12 @@ impl Net {
             Some((address, prefix)) => (address, Some(prefix)),
             None => (source.trim(), None),
         };
-        let (bits, width) = match address.parse::<IpAddr>().ok()? {
-            IpAddr::V4(address) => (u128::from(u32::from(address)), 32),
-            IpAddr::V6(address) => (u128::from(address), 128),
+        let (bits, width) = match (address.parse::<IpAddr>(), address.parse::<u128>()) {
+            (Ok(IpAddr::V4(address)), _) => (u128::from(u32::from(address)), 32),
+            (Ok(IpAddr::V6(address)), _) => (u128::from(address), 128),
+            // An address as a number.
+            (Err(_), Ok(bits)) => (bits, if bits > u128::from(u32::MAX) { 128 } else { 32 }),
+            (Err(_), Err(_)) => return None,
         };
         let length = match prefix {
             None => width,
@@ -88,12 +91,20 @@ impl Net {
         (self.network()..=self.last()).contains(&bits).then_some(bits)
     }
 
+    /// The address as it was written; a number as the address that it is.
+    fn shown(&self, source: &str) -> String {
+        let source = source.trim();
+        match source.split_once('/') {
+            Some((address, _)) if address.bytes().all(|c| c.is_ascii_digit()) => self.with_prefix(self.bits),
+            None if source.bytes().all(|c| c.is_ascii_digit()) => self.show(self.bits),
+            _ => source.to_owned(),
+        }
+    }
+
     fn private(&self) -> bool {
         match self.show(self.bits).parse::<IpAddr>() {
-            Ok(IpAddr::V4(address)) => address.is_private() || address.is_loopback() || address.is_link_local(),
-            Ok(IpAddr::V6(address)) => {
-                address.is_unique_local() || address.is_loopback() || address.is_unicast_link_local()
-            }
+            Ok(IpAddr::V4(address)) => address.is_private() || address.is_link_local(),
+            Ok(IpAddr::V6(address)) => address.is_unique_local() || address.is_unicast_link_local(),
             Err(_) => false,
         }
     }
@@ -108,18 +119,56 @@ fn mask_length(mask: &str) -> Option<u32> {
 fn query(net: Net, source: &str, query: &str) -> Result<Option<Data>, String> {
     let text = |text: String| Ok(Some(Data::Str(text)));
     let number = |number: u128| Ok(i128::try_from(number).ok().map(Data::Int));
+    let source = &*net.shown(source);
+    let itself = |holds: bool| Ok(holds.then(|| Data::Str(source.to_owned())));
+    let two = |a: u128, b: u128| Ok(Some(Data::Str(format!("{} {}", net.show(a), net.show(b)))));
+    let (low, high) = (u32::try_from(net.bits).unwrap_or(0), (net.bits >> 120) as u8);
+    let v4 = net.width == 32;
+    let multicast = if v4 { low >> 28 == 0xe } else { high == 0xff };
     match query {
-        "" => text(source.trim().to_owned()),
+        "" => text(source.to_owned()),
+        "loopback" => itself(if v4 { low >> 24 == 127 } else { net.bits == 1 }),
+        "multicast" => itself(multicast),
+        "unicast" => itself(!multicast),
+        "link-local" => itself(if v4 {
+            low >> 16 == 0xa9fe
+        } else {
+            net.bits >> 118 == 0x3fa
+        }),
+        "range_usable" if net.size() > 2 => {
+            text(format!("{}-{}", net.show(net.network() + 1), net.show(net.last() - 1)))
+        }
+        "size_usable" => number(match net.size() {
+            size @ (1 | 2) => size,
+            size => size - 2,
+        }),
+        "network_netmask" => two(net.network(), net.mask()),
+        "ip_netmask" | "address_netmask" => two(net.bits, net.mask()),
+        "network_wildcard" => two(net.network(), net.last() - net.network()),
+        "ip_wildcard" | "address_wildcard" => two(net.bits, net.last() - net.network()),
+        "next_usable" if net.size() > 2 => Ok((net.bits < net.last() - 1).then(|| Data::Str(net.show(net.bits + 1)))),
+        "previous_usable" if net.size() > 2 => {
+            Ok((net.bits > net.network() + 1).then(|| Data::Str(net.show(net.bits - 1))))
+        }
+        "peer" => match net.size() {
+            2 => text(net.show(net.bits ^ 1)),
+            4 if net.bits != net.network() && net.bits != net.last() => text(net.show(net.bits ^ 3)),
+            _ => Err("peer needs an address in a subnet of two hosts".to_owned()),
+        },
+        "range_usable" | "next_usable" | "previous_usable" => Ok(None),
         "address" | "ip" => {
             // The address of a network is no address of a host.
             let network = net.written && net.prefix < net.width - 1 && net.bits == net.network();
             if network { Ok(None) } else { text(net.show(net.bits)) }
         }
-        "host" | "address/prefix" | "ip/prefix" => text(net.with_prefix(net.bits)),
+        // The network's own address is no host's.
+        "host" | "address/prefix" | "ip/prefix" => {
+            Ok((net.size() <= 2 || net.bits != net.network()).then(|| Data::Str(net.with_prefix(net.bits))))
+        }
         "prefix" => number(net.prefix.into()),
-        "netmask" if net.width == 32 => text(net.show(net.mask())),
+        "netmask" => Ok((net.size() > 1).then(|| Data::Str(net.show(net.mask())))),
         "hostmask" | "wildcard" if net.width == 32 => text(net.show(!net.mask() & u128::from(u32::MAX))),
-        "network" | "network_id" => text(net.show(net.network())),
+        "network" | "network_id" => Ok((net.size() > 1).then(|| Data::Str(net.show(net.network())))),
         "subnet" | "network/prefix" => text(net.with_prefix(net.network())),
         "net" => {
             if net.bits == net.network() && net.written {
@@ -133,6 +182,7 @@ fn query(net: Net, source: &str, query: &str) -> Result<Option<Data>, String> {
         "last_usable" if net.size() > 2 => text(net.show(net.last() - 1)),
         "first_usable" | "last_usable" | "broadcast" => Ok(None),
         "size" => number(net.size()),
+        "int" if net.written => text(format!("{}/{}", net.bits, net.prefix)),
         "int" => number(net.bits),
         "version" => number(if net.width == 32 { 4 } else { 6 }),
         "ipv4" => {
@@ -170,6 +220,10 @@ fn query(net: Net, source: &str, query: &str) -> Result<Option<Data>, String> {
                 bytes[3], bytes[2], bytes[1], bytes[0]
             ))
         }
+        "revdns" => {
+            let nibbles = (0..32).map(|i| format!("{:x}.", net.bits >> (4 * i) & 0xf));
+            text(format!("{}ip6.arpa.", nibbles.collect::<String>()))
+        }
         other => {
             if let Ok(index) = other.parse::<i64>() {
                 return match net.nth(index) {
@@ -194,6 +248,9 @@ fn query(net: Net, source: &str, query: &str) -> Result<Option<Data>, String> {
 
 fn filter(call: &Call<'_>, asked: &str, version: Option<u32>) -> Outcome {
     let one = |value: &Value| -> Result<Option<Value>, minijinja::Error> {
+        if matches!(value.data, Data::Bool(_) | Data::Null) {
+            return Ok(None);
+        }
         let source = text::display(value);
         let Some(net) = Net::parse(&source).filter(|net| version.is_none_or(|width| net.width == width)) else {
             return Ok(None);
@@ -269,6 +326,15 @@ pub(crate) fn ipsubnet(call: &Call<'_>) -> Outcome {
     let Some(prefix) = call.arg_text(0, "query")?.filter(|prefix| !prefix.is_empty()) else {
         return Ok(Jinja::from(net.with_prefix(net.network())));
     };
+    if let Some(outer) = Net::parse(&prefix).filter(|_| prefix.contains('/')) {
+        // The how manieth of its size it is.
+        let inside = outer.width == net.width && (outer.network()..=outer.last()).contains(&net.bits);
+        if !inside || net.prefix < outer.prefix {
+            return Err(wrong(format!("ipsubnet: it is not in {prefix}")));
+        }
+        let at = (net.network() - outer.network()) / net.size() + 1;
+        return Ok(Jinja::from(at.to_string()));
+    }
     let prefix: u32 = prefix
         .parse()
         .map_err(|_| wrong("ipsubnet: the prefix is not a number"))?;
@@ -277,6 +343,19 @@ pub(crate) fn ipsubnet(call: &Call<'_>) -> Outcome {
     }
     let inner = Net { prefix, ..net };
     if prefix < net.prefix {
+        if let Some(index) = call.arg_int(1, "index")? {
+            // Of all networks that it is in, from that prefix on.
+            let count = i64::from(net.prefix - prefix);
+            let at = if index < 0 { count + index } else { index };
+            let Some(at) = u32::try_from(at).ok().filter(|at| i64::from(*at) < count) else {
+                return Ok(Jinja::from(false));
+            };
+            let outer = Net {
+                prefix: prefix + at,
+                ..net
+            };
+            return Ok(Jinja::from(outer.with_prefix(outer.network())));
+        }
         return Ok(Jinja::from(inner.with_prefix(inner.network())));
     }
     let Some(index) = call.arg_int(1, "index")? else {
@@ -295,11 +374,23 @@ pub(crate) fn ipsubnet(call: &Call<'_>) -> Outcome {
     }
 }
 
+/// `ipwrap`: brackets around IPv6 addresses; anything else stays.
 pub(crate) fn ipwrap(call: &Call<'_>) -> Outcome {
-    let source = text::display(&native(&call.value)?);
-    Ok(Jinja::from(match Net::parse(&source) {
-        Some(net) if net.width == 128 && !net.written => format!("[{}]", net.show(net.bits)),
-        _ => source,
+    let one = |value: Value| match value.as_str().and_then(Net::parse) {
+        Some(net) if net.width == 128 => {
+            let prefix = if net.written {
+                format!("/{}", net.prefix)
+            } else {
+                String::new()
+            };
+            Value::text(format!("[{}]{prefix}", net.show(net.bits)), value.place)
+        }
+        _ => value,
+    };
+    let value = call.native()?;
+    Ok(engine(&match value.data {
+        Data::List(list) => Value::new(Data::List(list.into_iter().map(one).collect()), value.place),
+        _ => one(value),
     }))
 }
 

@@ -1,237 +1,53 @@
 //! Filters over texts and numbers.
 
-use minijinja::value::{Kwargs, Rest, Value as Jinja, ValueOrKwargs, from_args};
+use minijinja::value::Value as Jinja;
 use minijinja::{Error, ErrorKind};
-use regex::{Captures, Regex, RegexBuilder};
 
-use super::encode;
-use super::filters::{Call, Outcome, display, native, wrong};
+use super::filters::{Call, Outcome, native, wrong};
 use super::value::Data;
+use super::{crypt, encode};
 
-fn regex(pattern: &str, ignore_case: bool, multiline: bool, dotall: bool) -> Result<Regex, Error> {
-    let build = |unicode: bool| {
-        RegexBuilder::new(pattern)
-            .case_insensitive(ignore_case)
-            .multi_line(multiline)
-            .dot_matches_new_line(dotall)
-            .unicode(unicode)
-            .build()
-    };
-    build(true)
-        .or_else(|first| build(false).map_err(|_| first))
-        .map_err(|error| {
-            let told = error.to_string();
-            let last = told
-                .lines()
-                .last()
-                .unwrap_or_default()
-                .trim_start_matches("error: ")
-                .to_owned();
-            let hint = if last.contains("look-around") || last.contains("backreference") {
-                " (look-around and backreferences are not supported)"
-            } else {
-                ""
-            };
-            wrong(format!("the regular expression does not parse: {last}{hint}"))
-        })
+/// The bytes of a text in an encoding that Python names so.
+fn encoded(text: &str, encoding: &str) -> Result<Vec<u8>, Error> {
+    match encoding.to_lowercase().replace('_', "-").as_str() {
+        "utf-8" | "utf8" => Ok(text.as_bytes().to_vec()),
+        "utf-16-le" => Ok(text.encode_utf16().flat_map(u16::to_le_bytes).collect()),
+        "utf-16-be" => Ok(text.encode_utf16().flat_map(u16::to_be_bytes).collect()),
+        "latin-1" | "latin1" | "iso-8859-1" => text
+            .chars()
+            .map(|c| u8::try_from(u32::from(c)).map_err(|_| wrong("the text has characters beyond Latin-1")))
+            .collect(),
+        "ascii" if text.is_ascii() => Ok(text.as_bytes().to_vec()),
+        _ => Err(wrong(format!("the encoding `{encoding}` is not supported"))),
+    }
 }
 
-fn flags(call: &Call<'_>) -> Result<(bool, bool), Error> {
-    Ok((
-        call.arg_flag(usize::MAX, "ignorecase")?.unwrap_or(false),
-        call.arg_flag(usize::MAX, "multiline")?.unwrap_or(false),
-    ))
-}
-
-/// Python's replacement: `\1`, `\g<name>`, escapes.
-fn replacement(captures: &Captures<'_>, template: &str, out: &mut String) {
-    let mut rest = template;
-    while let Some(at) = rest.find('\\') {
-        out.push_str(&rest[..at]);
-        rest = &rest[at + 1..];
-        let group = |name: &str| match name.parse::<usize>() {
-            Ok(index) => captures.get(index),
-            Err(_) => captures.name(name),
+fn decoded(bytes: Vec<u8>, encoding: &str) -> Result<String, Error> {
+    let units = |make: fn([u8; 2]) -> u16| {
+        let (pairs, []) = bytes.as_chunks::<2>() else {
+            return None;
         };
-        match rest.chars().next() {
-            Some('g') if rest[1..].starts_with('<') && rest.contains('>') => {
-                let (name, after) = rest[2..].split_once('>').unwrap_or((&rest[2..], ""));
-                out.push_str(group(name).map_or("", |found| found.as_str()));
-                rest = after;
-            }
-            Some(c) if c.is_ascii_digit() => {
-                let digits = rest.bytes().take(2).take_while(u8::is_ascii_digit).count();
-                out.push_str(group(&rest[..digits]).map_or("", |found| found.as_str()));
-                rest = &rest[digits..];
-            }
-            Some('n') => {
-                out.push('\n');
-                rest = &rest[1..];
-            }
-            Some('t') => {
-                out.push('\t');
-                rest = &rest[1..];
-            }
-            Some(c) => {
-                if c != '\\' {
-                    out.push('\\');
-                }
-                out.push(c);
-                rest = &rest[c.len_utf8()..];
-            }
-            None => out.push('\\'),
-        }
-    }
-    out.push_str(rest);
-}
-
-pub(crate) fn regex_replace(call: &Call<'_>) -> Outcome {
-    let source = call.text()?;
-    let pattern = call.arg_text(0, "pattern")?.unwrap_or_default();
-    let template = call.arg_text(1, "replacement")?.unwrap_or_default();
-    let (ignore_case, multiline) = flags(call)?;
-    let count = call
-        .arg_int(usize::MAX, "count")?
-        .and_then(|count| usize::try_from(count).ok())
-        .unwrap_or(0);
-    let replaced =
-        regex(&pattern, ignore_case, multiline, false)?.replacen(&source, count, |captures: &Captures<'_>| {
-            let mut out = String::new();
-            replacement(captures, &template, &mut out);
-            out
-        });
-    Ok(Jinja::from(replaced.into_owned()))
-}
-
-pub(crate) fn regex_search(call: &Call<'_>) -> Outcome {
-    let source = call.text()?;
-    let pattern = call.arg_text(0, "regex")?.unwrap_or_default();
-    let (ignore_case, multiline) = flags(call)?;
-    let regex = regex(&pattern, ignore_case, multiline, false)?;
-    let Some(captures) = regex.captures(&source) else {
-        return Ok(Jinja::from(()));
+        String::from_utf16(&pairs.iter().map(|pair| make(*pair)).collect::<Vec<_>>()).ok()
     };
-    let groups = call.args().get(1..).unwrap_or_default();
-    if groups.is_empty() {
-        return Ok(Jinja::from(captures.get(0).map_or("", |found| found.as_str())));
-    }
-    let mut out = Vec::new();
-    for group in groups {
-        let name = display(group)?;
-        let name = name.trim_start_matches('\\');
-        let name = name
-            .strip_prefix("g<")
-            .and_then(|name| name.strip_suffix('>'))
-            .unwrap_or(name);
-        let found = match name.parse::<usize>() {
-            Ok(index) => captures.get(index),
-            Err(_) => captures.name(name),
-        };
-        out.push(match found {
-            Some(found) => Jinja::from(found.as_str()),
-            None => Jinja::from(()),
-        });
-    }
-    Ok(Jinja::from(out))
-}
-
-pub(crate) fn regex_findall(call: &Call<'_>) -> Outcome {
-    let source = call.text()?;
-    let pattern = call.arg_text(0, "regex")?.unwrap_or_default();
-    let multiline = call.arg_flag(1, "multiline")?.unwrap_or(false);
-    let ignore_case = call.arg_flag(2, "ignorecase")?.unwrap_or(false);
-    let regex = regex(&pattern, ignore_case, multiline, false)?;
-    let group = |captures: &Captures<'_>, i: usize| Jinja::from(captures.get(i).map_or("", |found| found.as_str()));
-    let found = regex.captures_iter(&source).map(|captures| match captures.len() {
-        1 => group(&captures, 0),
-        2 => group(&captures, 1),
-        groups => Jinja::from((1..groups).map(|i| group(&captures, i)).collect::<Vec<_>>()),
-    });
-    Ok(Jinja::from(found.collect::<Vec<_>>()))
-}
-
-pub(crate) fn regex_escape(call: &Call<'_>) -> Outcome {
-    Ok(Jinja::from(regex::escape(&call.text()?)))
-}
-
-/// The tests `match`, `search`, `regex`.
-pub(crate) fn regex_test(text: &str, pattern: &str, args: Rest<ValueOrKwargs>) -> Result<bool, Error> {
-    let args = args.into_values();
-    let (positional, kwargs) = from_args::<(&[Jinja], Kwargs)>(&args)?;
-    let flag = |position: usize, name: &str| -> Result<bool, Error> {
-        Ok(match positional.get(position) {
-            Some(value) => value.is_true(),
-            None => kwargs.get::<Option<bool>>(name)?.unwrap_or(false),
-        })
+    let text = match encoding.to_lowercase().replace('_', "-").as_str() {
+        "utf-16-le" => units(u16::from_le_bytes),
+        "utf-16-be" => units(u16::from_be_bytes),
+        "latin-1" | "latin1" | "iso-8859-1" => Some(bytes.iter().map(|byte| char::from(*byte)).collect()),
+        "utf-8" | "utf8" | "ascii" => String::from_utf8(bytes).ok(),
+        _ => return Err(wrong(format!("the encoding `{encoding}` is not supported"))),
     };
-    let regex = regex(pattern, flag(0, "ignorecase")?, flag(1, "multiline")?, false)?;
-    Ok(regex.is_match(text))
-}
-
-/// The test `version`: parts that are numbers are compared as numbers.
-pub(crate) fn version(a: &str, b: &str, args: Rest<ValueOrKwargs>) -> Result<bool, Error> {
-    use std::cmp::Ordering;
-    let args = args.into_values();
-    let (positional, kwargs) = from_args::<(&[Jinja], Kwargs)>(&args)?;
-    let operator = match positional.first() {
-        Some(operator) => display(operator)?,
-        None => kwargs
-            .get::<Option<String>>("operator")?
-            .unwrap_or_else(|| "eq".to_owned()),
-    };
-    let parts = |text: &str| -> Vec<(Option<u64>, String)> {
-        let mut out: Vec<String> = Vec::new();
-        let mut kind = None;
-        for c in text.chars() {
-            let now = if c.is_ascii_digit() {
-                Some(true)
-            } else if c.is_alphabetic() {
-                Some(false)
-            } else {
-                None
-            };
-            match (now, kind == now) {
-                (None, _) => {}
-                (Some(_), true) => out.last_mut().into_iter().for_each(|last| last.push(c)),
-                (Some(_), false) => out.push(c.to_string()),
-            }
-            kind = now;
-        }
-        out.into_iter().map(|part| (part.parse().ok(), part)).collect()
-    };
-    let (a, b) = (parts(a), parts(b));
-    let mut order = Ordering::Equal;
-    for i in 0..a.len().max(b.len()) {
-        order = match (a.get(i), b.get(i)) {
-            (Some((Some(a), _)), Some((Some(b), _))) => a.cmp(b),
-            (Some((_, a)), Some((_, b))) => a.cmp(b),
-            (None, Some(_)) => Ordering::Less,
-            (Some(_), None) => Ordering::Greater,
-            (None, None) => Ordering::Equal,
-        };
-        if order != Ordering::Equal {
-            break;
-        }
-    }
-    Ok(match operator.as_str() {
-        "==" | "=" | "eq" => order == Ordering::Equal,
-        "!=" | "<>" | "ne" => order != Ordering::Equal,
-        "<" | "lt" => order == Ordering::Less,
-        "<=" | "le" => order != Ordering::Greater,
-        ">" | "gt" => order == Ordering::Greater,
-        ">=" | "ge" => order != Ordering::Less,
-        other => return Err(wrong(format!("version: the operator `{other}` is unknown"))),
-    })
+    text.ok_or_else(|| wrong(format!("b64decode: the result is not {encoding}")))
 }
 
 pub(crate) fn b64encode(call: &Call<'_>) -> Outcome {
-    Ok(Jinja::from(encode::base64(call.text()?.as_bytes())))
+    let encoding = call.arg_text(0, "encoding")?.unwrap_or_else(|| "utf-8".to_owned());
+    Ok(Jinja::from(encode::base64(&encoded(&call.text()?, &encoding)?)))
 }
 
 pub(crate) fn b64decode(call: &Call<'_>) -> Outcome {
+    let encoding = call.arg_text(0, "encoding")?.unwrap_or_else(|| "utf-8".to_owned());
     let bytes = encode::unbase64(&call.text()?).ok_or_else(|| wrong("b64decode: this is not base64"))?;
-    let text = String::from_utf8(bytes).map_err(|_| wrong("b64decode: the result is not UTF-8"))?;
-    Ok(Jinja::from(text))
+    Ok(Jinja::from(decoded(bytes, &encoding)?))
 }
 
 pub(crate) fn quote(call: &Call<'_>) -> Outcome {
@@ -260,6 +76,30 @@ pub(crate) fn hash_with(call: &Call<'_>, algorithm: &str) -> Outcome {
     }
 }
 
+/// `password_hash(hashtype, salt, rounds=..)`. A hash without a salt differs each time that it is made.
+pub(crate) fn password_hash(call: &Call<'_>) -> Outcome {
+    let Some(password) = call.value.as_str() else {
+        return Err(wrong("password_hash needs text"));
+    };
+    let kind = call.arg_text(0, "hashtype")?.unwrap_or_else(|| "sha512".to_owned());
+    let scheme = crypt::Scheme::of(&kind).ok_or_else(|| {
+        wrong(format!(
+            "password_hash: `{kind}` is not supported: sha512 and sha256 are"
+        ))
+    })?;
+    let salt = match call.arg(1, "salt")?.filter(|salt| !salt.is_none()) {
+        Some(salt) => super::filters::display(&salt)?,
+        None => crypt::salt().map_err(wrong)?,
+    };
+    let rounds = match call.arg(usize::MAX, "rounds")?.filter(|rounds| !rounds.is_none()) {
+        None => None,
+        Some(rounds) => Some(u32::try_from(rounds).map_err(|_| wrong("password_hash: rounds are a whole number"))?),
+    };
+    crypt::hash(scheme, password.as_bytes(), &salt, rounds)
+        .map(Jinja::from)
+        .map_err(|why| wrong(format!("password_hash: {why}")))
+}
+
 /// Ansible's namespace for `to_uuid` (`ansible/plugins/filter/core.py`).
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x361E_6D51_FAEC_444A_9079_3413_86DA_8E2E);
 
@@ -282,6 +122,7 @@ pub(crate) fn to_uuid(call: &Call<'_>) -> Outcome {
 const UNITS: &str = "BKMGTPEZY";
 
 pub(crate) fn human_to_bytes(call: &Call<'_>) -> Outcome {
+    let bits = call.arg_flag(1, "isbits")?.unwrap_or(false);
     let text = call.text()?;
     let trimmed = text.trim();
     let end = trimmed
@@ -290,18 +131,31 @@ pub(crate) fn human_to_bytes(call: &Call<'_>) -> Outcome {
     let number: f64 = trimmed[..end]
         .parse()
         .map_err(|_| wrong("human_to_bytes: this is not a size"))?;
-    let unit = trimmed[end..].trim().to_uppercase();
+    let unit = trimmed[end..].trim();
     let unit = if unit.is_empty() {
-        call.arg_text(0, "default_unit")?.unwrap_or_default().to_uppercase()
+        call.arg_text(0, "default_unit")?.unwrap_or_default()
     } else {
-        unit
+        unit.to_owned()
     };
-    let power = match unit.chars().next() {
-        None => 0,
-        Some(c) => UNITS
-            .find(c)
-            .ok_or_else(|| wrong(format!("human_to_bytes: the unit `{unit}` is unknown")))?,
+    let Some(first) = unit.chars().next() else {
+        return Ok(Jinja::from(number.round() as i64));
     };
+    let known = UNITS.find(first.to_ascii_uppercase());
+    let power = known.ok_or_else(|| wrong(format!("human_to_bytes: the unit `{unit}` is unknown")))?;
+    // The rest is B for bytes and b for bits, or the word.
+    let rest = &unit[first.len_utf8()..];
+    let letter = if bits { "b" } else { "B" };
+    let word = if bits { "bit" } else { "byte" };
+    let good = if power == 0 {
+        rest.is_empty() && (first.to_string() == letter || !bits) || unit.to_lowercase().starts_with(word)
+    } else {
+        rest.is_empty() || rest == letter
+    };
+    if !good {
+        return Err(wrong(format!(
+            "human_to_bytes: the unit `{unit}` is neither {first} nor {first}{letter}"
+        )));
+    }
     let factor = 1024f64.powi(i32::try_from(power).unwrap_or(0));
     Ok(Jinja::from((number * factor).round() as i64))
 }
@@ -311,14 +165,16 @@ pub(crate) fn human_readable(call: &Call<'_>) -> Outcome {
     let number: f64 = match native(&call.value)?.data {
         Data::Int(value) => value as f64,
         Data::Float(value) => value,
-        Data::Str(text) => text
-            .trim()
-            .parse()
-            .map_err(|_| wrong("human_readable: this is not a number"))?,
         _ => return Err(wrong("human_readable: this is not a number")),
     };
-    let base = if bits { "bits" } else { "Bytes" };
-    let power = (1..9).rev().find(|power| number >= 1024f64.powi(*power)).unwrap_or(0);
+    let wanted = call.arg_text(1, "unit")?.filter(|unit| !unit.is_empty());
+    let power = match wanted.and_then(|unit| unit.chars().next()) {
+        Some(unit) => UNITS
+            .find(unit.to_ascii_uppercase())
+            .and_then(|power| i32::try_from(power).ok())
+            .ok_or_else(|| wrong(format!("human_readable: the unit `{unit}` is unknown")))?,
+        None => (1..9).rev().find(|power| number >= 1024f64.powi(*power)).unwrap_or(0),
+    };
     let scaled = number / 1024f64.powi(power);
     let suffix = match usize::try_from(power)
         .ok()
@@ -326,7 +182,7 @@ pub(crate) fn human_readable(call: &Call<'_>) -> Outcome {
         .filter(|_| power > 0)
     {
         Some(unit) => format!("{unit}{}", if bits { 'b' } else { 'B' }),
-        None => base.to_owned(),
+        None => (if bits { "bits" } else { "Bytes" }).to_owned(),
     };
     Ok(Jinja::from(format!("{scaled:.2} {suffix}")))
 }
@@ -352,20 +208,49 @@ pub(crate) fn wordcount(call: &Call<'_>) -> Outcome {
     Ok(Jinja::from(call.text()?.split_whitespace().count()))
 }
 
-/// `comment` in its plain style.
+/// How a style of `comment` looks: what comes before all, before each line, and behind all.
+struct CommentStyle {
+    begin: String,
+    decoration: String,
+    end: String,
+}
+
 pub(crate) fn comment(call: &Call<'_>) -> Outcome {
-    let mark = match call.arg_text(0, "style")?.as_deref() {
-        None | Some("plain") => "#",
-        Some("erlang") => "%",
-        Some("c") => "//",
-        Some(other) => return Err(wrong(format!("comment: the style `{other}` is not supported"))),
+    let named = call.arg_text(0, "style")?.unwrap_or_else(|| "plain".to_owned());
+    let (begin, decoration, end) = match named.as_str() {
+        "plain" => ("", "# ", ""),
+        "erlang" => ("", "% ", ""),
+        "c" => ("", "// ", ""),
+        "cblock" => ("/*", " * ", " */"),
+        "xml" => ("<!--", " - ", "-->"),
+        other => return Err(wrong(format!("comment: the style `{other}` is unknown"))),
     };
+    let option = |name: &str, default: &str| -> Result<String, Error> {
+        Ok(call.arg_text(usize::MAX, name)?.unwrap_or_else(|| default.to_owned()))
+    };
+    let style = CommentStyle {
+        begin: option("beginning", begin)?,
+        decoration: option("decoration", decoration)?,
+        end: option("end", end)?,
+    };
+    let newline = option("newline", "\n")?;
+    let count = |name: &str| -> Result<usize, Error> {
+        let count = call.arg_int(usize::MAX, name)?.unwrap_or(1);
+        Ok(usize::try_from(count).unwrap_or(0).min(1000))
+    };
+    let mark = style.decoration.trim_end().to_owned();
+    let (prefix, postfix) = (option("prefix", &mark)?, option("postfix", &mark)?);
+    let mut lines: Vec<String> = Vec::new();
+    lines.extend((!style.begin.is_empty()).then(|| style.begin.clone()));
+    lines.extend(std::iter::repeat_n(prefix, count("prefix_count")?));
     let text = call.text()?;
-    let lines: Vec<String> = text
-        .lines()
-        .map(|line| format!("{mark} {line}").trim_end().to_owned())
-        .collect();
-    Ok(Jinja::from(format!("{mark}\n{}\n{mark}", lines.join("\n"))))
+    lines.extend(
+        text.split('\n')
+            .map(|line| format!("{}{line}", style.decoration).trim_end().to_owned()),
+    );
+    lines.extend(std::iter::repeat_n(postfix, count("postfix_count")?));
+    lines.extend((!style.end.is_empty()).then(|| style.end.clone()));
+    Ok(Jinja::from(lines.join(&newline)))
 }
 
 fn numeric(value: &Jinja, what: &str) -> Result<f64, Error> {

@@ -13,8 +13,9 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::host_pattern;
 use super::value::{Data, Value};
+use super::vars::put;
+use super::{Merge, host_pattern};
 use crate::diagnose::{Diagnostic, Place};
 
 /// Variables by name.
@@ -72,6 +73,8 @@ pub(crate) struct Graph {
     pub host_index: HashMap<Arc<str>, usize>,
     /// What later definitions of the inventory replaced, in the order of reading.
     pub shadowed: Vec<Shadowed>,
+    /// What becomes of a mapping that is defined twice for one group or host.
+    pub merge: Merge,
 }
 
 /// The index of `all`.
@@ -88,6 +91,7 @@ impl Graph {
             hosts: Vec::new(),
             host_index: HashMap::new(),
             shadowed: Vec::new(),
+            merge: Merge::default(),
         };
         graph.add_group("all");
         graph.add_group("ungrouped");
@@ -225,12 +229,13 @@ impl Graph {
             })?;
             return Ok(());
         }
-        put(
+        keep(
             &mut self.groups[group].vars,
             &mut self.shadowed,
             Owner::Group(group),
-            name.into(),
-            Arc::new(value),
+            &name.into(),
+            &Arc::new(value),
+            self.merge,
         );
         Ok(())
     }
@@ -245,7 +250,7 @@ impl Graph {
         match self.group_index.get(&self.hosts[host].name) {
             Some(group) => self.set_group_var(*group, name, (**value).clone()),
             None => {
-                self.put_host_var(host, name, Arc::clone(value));
+                self.put_host_var(host, name, value);
                 Ok(())
             }
         }
@@ -273,7 +278,7 @@ impl Graph {
         // Python takes the port 0 for none.
         if let (Some(port @ 1..), false) = (port, known) {
             let port = Value::new(Data::Int(port.into()), place.clone());
-            self.put_host_var(host, "ansible_port", Arc::new(port));
+            self.put_host_var(host, "ansible_port", &Arc::new(port));
         }
         for (key, value) in vars {
             self.set_host_var(host, key, value)?;
@@ -282,9 +287,16 @@ impl Graph {
     }
 
     /// Sets a variable of a host that is surely the host's.
-    pub fn put_host_var(&mut self, host: usize, name: &str, value: Arc<Value>) {
+    pub fn put_host_var(&mut self, host: usize, name: &str, value: &Arc<Value>) {
         let vars = &mut self.hosts[host].vars;
-        put(vars, &mut self.shadowed, Owner::Host(host), name.into(), value);
+        keep(
+            vars,
+            &mut self.shadowed,
+            Owner::Host(host),
+            &name.into(),
+            value,
+            self.merge,
+        );
     }
 
     /// Warnings of hosts that have the name of a group.
@@ -409,10 +421,17 @@ impl Graph {
     }
 }
 
-/// Sets a variable and keeps what it replaces.
-pub(crate) fn put(vars: &mut Vars, shadowed: &mut Vec<Shadowed>, owner: Owner, name: Arc<str>, value: Arc<Value>) {
-    if let Some(old) = vars.insert(Arc::clone(&name), value) {
-        let value = old;
+/// Sets a variable over what was said before, and keeps that.
+pub(crate) fn keep(
+    vars: &mut Vars,
+    shadowed: &mut Vec<Shadowed>,
+    owner: Owner,
+    name: &Arc<str>,
+    value: &Arc<Value>,
+    merge: Merge,
+) {
+    if let Some(value) = put(vars, name, value, merge) {
+        let name = Arc::clone(name);
         shadowed.push(Shadowed { owner, name, value });
     }
 }

@@ -136,19 +136,97 @@ fn files_are_looked_up_below_the_working_directory() {
     let (_dir, loaded) = load(&[
         ("hosts.ini", "h\n"),
         ("files/key.pub", "ssh-ed25519 AAAA\n"),
+        ("other.pub", "x\n"),
         (
             "group_vars/all.yml",
-            "k: \"{{ lookup('file', 'key.pub') }}\"\nn: \"{{ lookup('file', 'nope') }}\"\ni: \"{{ lookup('file', 'nope', errors='ignore') }}\"\nf: \"{{ lookup('first_found', ['nope', 'key.pub']) | basename }}\"\n",
+            "k: \"{{ lookup('file', 'key.pub') }}\"\nn: \"{{ lookup('file', 'nope') }}\"\ni: \"{{ lookup('file', 'nope', errors='ignore') }}\"\nf: \"{{ lookup('first_found', ['nope', 'key.pub', 'other.pub']) | basename }}\"\n",
         ),
     ]);
     let inventory = loaded.unwrap().inventory;
     let scope = inventory.scope("h");
     assert_eq!(scope.get("k").unwrap().unwrap().as_str(), Some("ssh-ed25519 AAAA"));
     assert_eq!(scope.get("i").unwrap().unwrap().data, Data::Null);
-    assert_eq!(scope.get("f").unwrap().unwrap().as_str(), Some("key.pub"));
+    assert_eq!(scope.get("f").unwrap().unwrap().as_str(), Some("other.pub"));
     let fault = scope.get("n").unwrap_err();
     assert_eq!(
         (fault.code, fault.message.as_str()),
         ("inventory/template", "the template fails: the file nope does not exist")
     );
+}
+
+#[test]
+fn every_fault_of_every_file_is_told_at_once() {
+    let (_dir, loaded) = load(&[
+        ("hosts.ini", "[web]\nh a\n"),
+        ("group_vars/all.yml", "a: 1\na: 2\n"),
+        ("group_vars/ungrouped.yml", "- a\n"),
+    ]);
+    let told: Vec<String> = loaded
+        .unwrap_err()
+        .iter()
+        .map(|fault| format!("{} {}", fault.code, fault.place.as_ref().unwrap()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "inventory/ini-assignment hosts.ini:2:3",
+            "inventory/yaml-duplicate-key group_vars/all.yml:2:1",
+            "inventory/vars-structure group_vars/ungrouped.yml:1:1",
+        ]
+    );
+}
+
+#[test]
+fn mappings_of_two_levels_are_replaced_or_merged() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(dir.path().join("group_vars")).unwrap();
+    std::fs::write(dir.path().join("hosts.ini"), "[web]\nh\n").unwrap();
+    std::fs::write(dir.path().join("group_vars/all.yml"), "m: {a: 1, d: {x: 1, l: [1]}}\n").unwrap();
+    std::fs::write(dir.path().join("group_vars/web.yml"), "m: {b: 2, d: {y: 2, l: [2]}}\n").unwrap();
+    let get = |merge: Merge| {
+        let options = LoadOptions {
+            sources: vec!["hosts.ini".into()],
+            extra_vars: vec!["{m: {a: 9}}".into()],
+            working_dir: dir.path().to_owned(),
+            merge,
+            ..LoadOptions::default()
+        };
+        let inventory = Inventory::load(&options).unwrap().inventory;
+        inventory.scope("h").get("m").unwrap().unwrap().to_json()
+    };
+    assert_eq!(get(Merge::Replace), serde_json::json!({"a": 9}));
+    // ANSIBLE_HASH_BEHAVIOUR=merge ansible -i hosts.ini h -m debug -a var=m -e '{m: {a: 9}}'
+    assert_eq!(
+        get(Merge::Merge),
+        serde_json::json!({"a": 9, "b": 2, "d": {"x": 1, "y": 2, "l": [2]}})
+    );
+}
+
+#[test]
+fn the_lookup_password_is_secret_and_writes_only_where_it_may() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(
+        dir.path().join("hosts.ini"),
+        "h p=\"{{ lookup('password', 'pw/a') }}\"\ni\n",
+    )
+    .unwrap();
+    let load = |may_write: bool| {
+        let options = LoadOptions {
+            sources: vec!["hosts.ini".into()],
+            working_dir: dir.path().to_owned(),
+            may_write,
+            ..LoadOptions::default()
+        };
+        Inventory::load(&options).unwrap().inventory
+    };
+    let planned = load(false);
+    let get = |inventory: &Inventory| inventory.scope("h").get("p").unwrap().unwrap();
+    let made_up = get(&planned);
+    assert!(made_up.secret);
+    assert_eq!(get(&planned).as_str(), made_up.as_str());
+    assert!(!dir.path().join("pw").exists());
+    let made = get(&load(true));
+    let written = std::fs::read_to_string(dir.path().join("pw/a")).unwrap();
+    assert_eq!(Some(written.trim_end()), made.as_str());
+    assert_eq!(get(&load(false)).as_str(), made.as_str());
 }

@@ -8,8 +8,10 @@ use minijinja::value::{Kwargs, Object, ObjectRepr, Rest, Value as Jinja, ValueOr
 use minijinja::{Environment, Error, ErrorKind, State};
 
 use super::lazy::Context;
+use super::regexes::{Flags, Pattern};
 use super::template::current;
 use super::vault::Vault;
+use super::{lookup_password, lookup_pipe};
 use crate::diagnose::Place;
 
 /// Functions and variables that templates have beside those of the host.
@@ -93,18 +95,9 @@ fn wrong(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
 fn lookup(state: &State, name: &str, args: Rest<ValueOrKwargs>, list: bool) -> Result<Jinja, Error> {
     let args = args.into_values();
     let (terms, kwargs) = from_args::<(&[Jinja], Kwargs)>(&args)?;
-    let mut flat = Vec::new();
     for term in terms {
         if term.is_undefined() {
             minijinja::value::StringInput::new(state, term)?;
-        }
-        match term.kind() {
-            minijinja::value::ValueKind::Seq if !name.ends_with("first_found") => {
-                for item in term.try_iter()?.checked() {
-                    flat.push(item?);
-                }
-            }
-            _ => flat.push(term.clone()),
         }
     }
     let list = list || kwargs.get::<Option<bool>>("wantlist")?.unwrap_or(false);
@@ -113,29 +106,24 @@ fn lookup(state: &State, name: &str, args: Rest<ValueOrKwargs>, list: bool) -> R
         .is_some_and(|errors| matches!(errors.as_str(), "ignore" | "warn"));
     let short = name.strip_prefix("ansible.builtin.").unwrap_or(name);
     let found = match short {
-        "env" => env(&flat, &kwargs),
-        "vars" => vars(&flat, &kwargs),
-        "file" => file(&flat, &kwargs),
-        "first_found" => first_found(&flat, &kwargs),
-        "dict" => flat
+        "env" => env(terms, &kwargs),
+        "vars" => vars(terms, &kwargs),
+        "varnames" => varnames(terms),
+        "file" => file(terms, &kwargs, true),
+        "unvault" => file(terms, &kwargs, false),
+        "first_found" => first_found(terms, &kwargs),
+        "pipe" => each_text(terms, lookup_pipe::pipe),
+        "password" => each_text(terms, |term| lookup_password::password(term, &kwargs)),
+        "dict" => terms
             .iter()
             .map(dict_items)
             .collect::<Result<Vec<_>, _>>()
             .map(|lists| lists.concat()),
-        "items" | "list" => Ok(flat),
-        "pipe" | "password" => Err(Error::new(
-            ErrorKind::EvalBlock,
-            format!(
-                "{REFUSED}the lookup `{short}` is not supported, because it {}",
-                if short == "pipe" {
-                    "runs a command"
-                } else {
-                    "makes a file"
-                }
-            ),
-        )),
+        "items" => one_level(terms),
+        "list" => Ok(terms.to_vec()),
         _ => Err(wrong(format!(
-            "the lookup `{name}` is unknown: there are env, vars, file, first_found, dict"
+            "the lookup `{name}` is unknown: there are env, vars, varnames, file, unvault, first_found, pipe, password, dict, \
+             items, list"
         ))),
     };
     let found = match found {
@@ -154,6 +142,7 @@ fn lookup(state: &State, name: &str, args: Rest<ValueOrKwargs>, list: bool) -> R
     }
     match found.as_slice() {
         [one] => Ok(one.clone()),
+        [] => Ok(Jinja::from(found)),
         // Several texts are joined, as in Ansible.
         _ if found.iter().all(|value| value.as_str().is_some()) => {
             let texts: Vec<&str> = found.iter().filter_map(Jinja::as_str).collect();
@@ -167,6 +156,44 @@ fn text(value: &Jinja) -> Result<&str, Error> {
     value
         .as_str()
         .ok_or_else(|| wrong(format!("a lookup takes text, not a {}", value.kind())))
+}
+
+fn each_text(terms: &[Jinja], get: impl Fn(&str) -> Result<String, Error>) -> Result<Vec<Jinja>, Error> {
+    let found = terms.iter().map(|term| Ok(Jinja::from(get(text(term)?)?)));
+    found.collect()
+}
+
+/// Terms, and the items of those that are lists.
+fn one_level(terms: &[Jinja]) -> Result<Vec<Jinja>, Error> {
+    let mut out = Vec::new();
+    for term in terms {
+        match term.kind() {
+            minijinja::value::ValueKind::Seq => {
+                for item in term.try_iter()?.checked() {
+                    out.push(item?);
+                }
+            }
+            _ => out.push(term.clone()),
+        }
+    }
+    Ok(out)
+}
+
+/// The names of variables that match a regular expression.
+fn varnames(terms: &[Jinja]) -> Result<Vec<Jinja>, Error> {
+    let (_, scope) = current().ok_or_else(|| wrong("no host"))?;
+    let mut out = Vec::new();
+    for term in terms {
+        let pattern = Pattern::new(text(term)?, Flags::default())?;
+        let mut names: Vec<&str> = scope.vars.keys().map(|name| &**name).collect();
+        names.sort_unstable();
+        for name in names {
+            if pattern.is_match(name)? {
+                out.push(Jinja::from(name));
+            }
+        }
+    }
+    Ok(out)
 }
 
 fn env(terms: &[Jinja], kwargs: &Kwargs) -> Result<Vec<Jinja>, Error> {
@@ -199,7 +226,11 @@ fn vars(terms: &[Jinja], kwargs: &Kwargs) -> Result<Vec<Jinja>, Error> {
                         run.handle();
                         Ok(default.clone())
                     }
-                    None => Err(Error::new(ErrorKind::UndefinedError, format!("`{name}` is undefined"))),
+                    // A `default` behind it may still help.
+                    None => {
+                        run.miss(name.to_owned());
+                        Ok(Jinja::UNDEFINED)
+                    }
                 },
             }
         })
@@ -211,9 +242,9 @@ fn candidates(dir: &Path, name: &str) -> [PathBuf; 2] {
     [dir.join("files").join(name), dir.join(name)]
 }
 
-fn file(terms: &[Jinja], kwargs: &Kwargs) -> Result<Vec<Jinja>, Error> {
+fn file(terms: &[Jinja], kwargs: &Kwargs, strip: bool) -> Result<Vec<Jinja>, Error> {
     let left: bool = kwargs.get::<Option<bool>>("lstrip")?.unwrap_or(false);
-    let right: bool = kwargs.get::<Option<bool>>("rstrip")?.unwrap_or(true);
+    let right: bool = kwargs.get::<Option<bool>>("rstrip")?.unwrap_or(strip);
     let (run, _) = current().ok_or_else(|| wrong("no host"))?;
     let core = &run.session.core;
     terms
@@ -286,7 +317,7 @@ fn first_found(terms: &[Jinja], kwargs: &Kwargs) -> Result<Vec<Jinja>, Error> {
     let base = &run.session.core.working_dir;
     for name in &names {
         let below = dirs.iter().map(|dir| base.join(dir).join(name));
-        let mut paths = below.chain(candidates(base, name));
+        let mut paths = below.chain([base.join(name)]);
         if let Some(path) = paths.find(|path| path.exists()) {
             return Ok(vec![Jinja::from(path.display().to_string())]);
         }

@@ -14,21 +14,29 @@
 //! decrypted when it is read. What came from a vault is marked secret, and so is what a template made of it.
 //!
 //! This module knows nothing of virtual machines: which variables mean what is `machine`'s business. It reads files and
-//! runs inventory scripts and password scripts; it writes nothing. It never runs what a template asks for.
+//! runs inventory scripts and password scripts. It runs what a template asks for only where `allow_pipe_lookup` says so, and
+//! writes only the files of the lookup `password`, where `may_write` says so.
 //!
 //! Where vmwright differs from ansible-core 2.19: a file that cannot be read, a duplicate key in YAML, a host pattern
 //! that matches nothing and `bool` of neither yes nor no are errors; dates stay text; inventory plugins are
-//! refused; templates cannot run commands.
+//! refused; templates run commands only where they may.
 
+mod checks;
+mod crypt;
 mod encode;
 pub mod explain;
 pub mod export;
 mod extra;
+mod facts;
 mod filters;
 mod filters_basic;
 mod filters_data;
+mod filters_encode;
+mod filters_lines;
 mod filters_net;
 mod filters_path;
+mod filters_random;
+mod filters_regex;
 mod filters_text;
 mod groups;
 pub mod host_pattern;
@@ -39,8 +47,13 @@ pub mod literal;
 #[cfg(test)]
 mod load_tests;
 mod lookup;
+mod lookup_password;
+mod lookup_pipe;
+mod methods;
 mod number;
 mod pattern;
+mod random;
+mod regexes;
 mod scalar;
 mod scope;
 mod script;
@@ -48,6 +61,8 @@ mod script;
 mod secret_tests;
 mod sources;
 mod template;
+mod template_engine;
+mod template_escape;
 mod template_fault;
 #[cfg(test)]
 mod template_tests;
@@ -57,9 +72,12 @@ pub mod trace;
 pub mod value;
 mod vars;
 pub mod vault;
+pub mod vault_source;
+mod version;
 pub mod words;
 pub mod yaml;
 mod yaml_source;
+mod yaml_write;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -68,9 +86,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use indexmap::IndexMap;
 
 use crate::diagnose::{Diagnostic, Place};
+use crate::secret::Secret;
 use groups::{ALL, Graph, Vars};
 use sources::Loader;
-use template::Engine;
+use template_engine::Engine;
 use vars::{Beside, Layers};
 use vault::Vault;
 
@@ -106,10 +125,44 @@ pub struct LoadOptions {
     pub extra_vars: Vec<String>,
     /// `--vault-password-file`, in order; `label@file` sets a label.
     pub vault_password_files: Vec<PathBuf>,
+    /// `--vault-id`, in order: `label@source` or `source`; a source is a file, an executable or `prompt`.
+    pub vault_ids: Vec<String>,
+    /// `--ask-vault-pass`.
+    pub ask_vault_pass: bool,
+    /// Asks the user for a password, with this text; without it nobody can be asked.
+    pub ask_password: Option<fn(&str) -> Result<Secret, String>>,
     /// What relative paths are relative to; its `group_vars` and `host_vars` are read as those beside a playbook.
     pub working_dir: PathBuf,
     /// What the lookup `env` sees.
     pub env: BTreeMap<String, String>,
+    /// `--allow-pipe-lookup`: templates may run commands.
+    pub allow_pipe_lookup: bool,
+    /// The lookup `password` may make the file that it reads.
+    pub may_write: bool,
+    /// What becomes of a mapping that is defined twice.
+    pub merge: Merge,
+}
+
+/// What becomes of a variable that is defined at two levels, as Ansible's `hash_behaviour` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Merge {
+    /// The stronger level's value stands alone.
+    #[default]
+    Replace,
+    /// Of two mappings the keys are put together, all the way down; the stronger level wins for each key. Lists are replaced.
+    Merge,
+}
+
+impl std::str::FromStr for Merge {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "replace" => Ok(Self::Replace),
+            "merge" => Ok(Self::Merge),
+            _ => Err(format!("{text:?} is neither `replace` nor `merge`")),
+        }
+    }
 }
 
 /// Hosts, groups and variables.
@@ -136,6 +189,10 @@ pub(crate) struct Core {
     engine: Engine,
     env: BTreeMap<String, String>,
     working_dir: PathBuf,
+    allow_pipe: bool,
+    may_write: bool,
+    /// Passwords that the lookup `password` gave, by file.
+    passwords: Mutex<HashMap<PathBuf, lookup_password::Stored>>,
     /// What hosts of the same groups have in common.
     common: Mutex<HashMap<Vec<usize>, Arc<Vars>>>,
     /// Inline texts that were decrypted.
@@ -207,13 +264,14 @@ impl Inventory {
     ///
     /// Every fault that was found, in all files; the codes are `inventory/...`.
     pub fn load(options: &LoadOptions) -> Result<Loaded, Vec<Diagnostic>> {
-        let vault = Vault::load(&options.vault_password_files, &options.working_dir)?;
+        let vault = Vault::load(options)?;
         let mut loader = Loader {
             working_dir: &options.working_dir,
             vault: &vault,
             warnings: Vec::new(),
         };
         let mut graph = Graph::new();
+        graph.merge = options.merge;
         let mut faults = Vec::new();
         for source in &options.sources {
             loader.source(source, &mut graph, &mut faults);
@@ -222,12 +280,17 @@ impl Inventory {
             faults.push(fault);
         }
         loader.warnings.extend(graph.namesakes());
-        let mut layers = Layers::default();
+        let mut layers = Layers {
+            merge: options.merge,
+            ..Layers::default()
+        };
         let mut read: HashMap<PathBuf, Arc<Beside>> = HashMap::new();
         let mut beside = |dir: &Path, shown: &str, loader: &mut Loader<'_>, faults: &mut Vec<Diagnostic>| {
             let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
             let known = read.entry(real);
-            Arc::clone(known.or_insert_with(|| Arc::new(vars::read_beside(dir, shown, &graph, loader, faults))))
+            Arc::clone(
+                known.or_insert_with(|| Arc::new(vars::read_beside(dir, shown, &graph, options.merge, loader, faults))),
+            )
         };
         for source in &options.sources {
             let Source::Path(path) = Source::of(source, &options.working_dir) else {
@@ -260,6 +323,9 @@ impl Inventory {
             engine: Engine::new(),
             env: options.env.clone(),
             working_dir: options.working_dir.clone(),
+            allow_pipe: options.allow_pipe_lookup,
+            may_write: options.may_write,
+            passwords: Mutex::default(),
             common: Mutex::default(),
             decrypted: Mutex::default(),
             groups: OnceLock::new(),

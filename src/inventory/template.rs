@@ -14,24 +14,21 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, value::Value as Jinja};
+use minijinja::{ErrorKind, value::Value as Jinja};
 
 use super::lazy::{self, Context};
 use super::scope::{HostScope, Session};
+use super::template_engine::MARK;
 use super::template_fault::needed_by;
 use super::trace::Trace;
 use super::value::{Data, Entry, Value};
-use super::{filters, lookup, text};
+use super::{lookup, template_escape, text};
 use crate::diagnose::{Diagnostic, Place};
 
-/// Steps that one template may take.
-const FUEL: u64 = 2_000_000;
 /// How many templates may wait for each other.
 const MAX_CHAIN: usize = 32;
 /// The longest text that a template may give, in bytes.
 const MAX_TEXT: usize = 8 << 20;
-/// Names of stored templates begin so; nothing a template can `include` does.
-const MARK: char = '\u{1}';
 
 /// Why a value cannot be had.
 #[derive(Clone, Debug)]
@@ -40,39 +37,6 @@ pub(crate) enum Failure {
     Undefined(Box<Diagnostic>),
     /// Anything else.
     Fault(Box<Diagnostic>),
-}
-
-/// The two environments: undefined values may not be touched, or may be asked for attributes, which are undefined too.
-#[derive(Debug)]
-pub(crate) struct Engine {
-    strict: Environment<'static>,
-    chained: Environment<'static>,
-}
-
-impl Engine {
-    pub fn new() -> Self {
-        let make = |behavior| {
-            let mut env = Environment::new();
-            env.set_undefined_behavior(behavior);
-            env.set_debug(true);
-            env.set_fuel(Some(FUEL));
-            env.set_auto_escape_callback(|_| AutoEscape::None);
-            env.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-            env.set_loader(|name| Ok(name.strip_prefix(MARK).map(str::to_owned)));
-            if let Ok(syntax) = minijinja::syntax::SyntaxConfig::builder().trim_blocks(true).build() {
-                env.set_syntax(syntax);
-            }
-            minijinja_contrib::add_to_environment(&mut env);
-            filters::add(&mut env);
-            lookup::add(&mut env);
-            env.set_formatter(emit);
-            env
-        };
-        Self {
-            strict: make(UndefinedBehavior::Strict),
-            chained: make(UndefinedBehavior::Chainable),
-        }
-    }
 }
 
 /// Whether a text is a template at all.
@@ -93,6 +57,8 @@ pub(super) struct Frame {
     /// What it printed: how many values other than none, and the last of them with its text.
     pub(super) emitted: usize,
     pub(super) last: Option<(Jinja, String)>,
+    /// An `if` without `else` was printed as nothing.
+    pub(super) silent: bool,
     /// One of the printed values holds a secret.
     pub(super) printed_secret: bool,
     /// Names that were looked for and not found.
@@ -158,6 +124,11 @@ impl Run {
     /// The running template touched a secret.
     pub fn touch_secret(&self) {
         self.top(|frame| frame.secret = true);
+    }
+
+    /// Whether the running template touched a secret.
+    pub fn is_secret(&self) -> bool {
+        self.top(|frame| frame.secret || frame.printed_secret).unwrap_or(false)
     }
 
     /// The running template looked for something that is not there.
@@ -366,6 +337,7 @@ impl Run {
             secret: false,
             emitted: 0,
             last: None,
+            silent: false,
             printed_secret: false,
             misses: Vec::new(),
             handled: 0,
@@ -383,7 +355,7 @@ impl Run {
         raw: &Value,
     ) -> Result<Option<Value>, minijinja::Error> {
         let engine = &self.session.core.engine;
-        let name = format!("{MARK}{source}");
+        let name = format!("{MARK}{}", template_escape::escape_backslashes(source));
         let context = || Jinja::from_object(Context::new(self, scope));
         let mut output = engine.strict.get_template(&name)?.render(context());
         // `a.b.c | default(x)` where `a.b` is undefined: once more, with undefined attributes of undefined values.
@@ -414,6 +386,11 @@ impl Run {
         let (emitted, last) = self
             .top(|frame| (frame.emitted, frame.last.take()))
             .unwrap_or((0, None));
+        // Alone, an `if` without `else` whose condition is false gives no value at all.
+        if emitted == 0 && output.is_empty() && self.top(|frame| frame.silent).unwrap_or(false) {
+            return Err(minijinja::Error::from(ErrorKind::UndefinedError));
+        }
+        // A template that is one expression gives that expression's value.
         let mut value = match last {
             _ if emitted == 0 && output.is_empty() => Some(Value::new(Data::Null, raw.place.clone())),
             Some((value, text)) if emitted == 1 && text == output => text::take(self, &value, &raw.place, 0)?,
@@ -422,13 +399,14 @@ impl Run {
                 Some(Value::text(output, raw.place.clone()))
             }
         };
-        // The engine drops one newline at the end; a text keeps it, as in Ansible.
-        if source.ends_with('\n')
-            && let Some(Value {
-                data: Data::Str(text), ..
-            }) = &mut value
+        // The engine drops one newline at the end; a text gets as many as the template has, as in Ansible.
+        if let Some(Value {
+            data: Data::Str(text), ..
+        }) = &mut value
         {
-            text.push('\n');
+            let newlines = |text: &str| text.len() - text.trim_end_matches('\n').len();
+            let missing = newlines(source).saturating_sub(newlines(text));
+            text.extend(std::iter::repeat_n('\n', missing));
         }
         Ok(value)
     }
@@ -441,49 +419,10 @@ impl Run {
     }
 
     /// A value was printed by the running template.
-    fn emitted(&self, value: &Jinja, text: String) {
+    pub(super) fn emitted(&self, value: &Jinja, text: String) {
         self.top(|frame| {
             frame.emitted += 1;
             frame.last = Some((value.clone(), text));
         });
     }
-}
-
-/// Prints a value into the text of a template: as Python would, none as nothing, and never an undefined one.
-fn emit(
-    out: &mut minijinja::Output<'_>,
-    state: &mut minijinja::State<'_, '_>,
-    value: &Jinja,
-) -> Result<(), minijinja::Error> {
-    if value.is_undefined() {
-        // In the strict environment this names the expression.
-        minijinja::value::StringInput::new(state, value)?;
-        return Err(minijinja::Error::from(ErrorKind::UndefinedError));
-    }
-    if value.is_none() || lookup::is_omit(value) {
-        if let (true, Some((run, _))) = (lookup::is_omit(value), current()) {
-            run.emitted(value, String::new());
-        }
-        return Ok(());
-    }
-    let text = match value.as_str() {
-        Some(text) => text.to_owned(),
-        None => match current() {
-            Some((run, _)) => match text::take(&run, value, &Place::whole(""), 0)? {
-                Some(value) => {
-                    if text::has_secret(&value) {
-                        run.top(|frame| frame.printed_secret = true);
-                    }
-                    text::display(&value)
-                }
-                None => String::new(),
-            },
-            None => value.to_string(),
-        },
-    };
-    std::fmt::Write::write_str(out, &text).map_err(|_| minijinja::Error::from(ErrorKind::WriteFailure))?;
-    if let Some((run, _)) = current() {
-        run.emitted(value, text);
-    }
-    Ok(())
 }

@@ -6,7 +6,7 @@ use minijinja::ErrorKind;
 
 use super::scope::HostScope;
 use super::template::{Failure, Frame, Run};
-use super::{filters, lazy, lookup};
+use super::{facts, filters, lazy, lookup};
 use crate::diagnose::{Diagnostic, nearest};
 
 impl Run {
@@ -72,22 +72,35 @@ impl Run {
                     return Failure::Undefined(Box::new(needed_by(*fault, frame)));
                 }
                 let named = expression.clone().unwrap_or_else(|| "a value".to_owned());
-                let mut fault = Diagnostic::error("inventory/undefined-variable", format!("`{named}` is not defined"))
-                    .at(place)
-                    .rule("a template may use only variables that the host has");
+                let root = named.split(['.', '[', '(']).next().unwrap_or(&named).to_owned();
+                let absent = if scope.vars.contains_key(&*root) {
+                    None
+                } else {
+                    facts::absent(&root)
+                };
+                let mut fault = match &absent {
+                    Some(why) => Diagnostic::error("inventory/facts-not-gathered", why.clone())
+                        .at(place)
+                        .rule("a template may use only what the inventory itself says"),
+                    None => Diagnostic::error("inventory/undefined-variable", format!("`{named}` is not defined"))
+                        .at(place)
+                        .rule("a template may use only variables that the host has"),
+                };
                 if !frame.label.is_empty() {
                     fault = fault.key(frame.label.clone());
                 }
                 fault = at_line(fault);
-                let root = named.split(['.', '[', '(']).next().unwrap_or(&named).to_owned();
                 let known = scope.vars.keys().map(|name| &**name).chain(lazy::MAGIC);
-                let near = if scope.vars.contains_key(&*root) {
+                let near = if absent.is_some() || scope.vars.contains_key(&*root) {
                     None
                 } else {
                     nearest(&root, known)
                 };
                 fault = match near {
                     Some(near) => fault.help(format!("did you mean `{near}`?")),
+                    None if absent.is_some() => fault.help(format!(
+                        "write the value into the inventory, or give a default: {{{{ {named} | default(..) }}}}"
+                    )),
                     None => fault.help(format!(
                         "define it, or give it a default: {{{{ {named} | default(..) }}}}"
                     )),
@@ -124,8 +137,8 @@ impl Run {
             ErrorKind::EvalBlock if detail.starts_with(lookup::REFUSED) => Failure::Fault(Box::new(
                 Diagnostic::error("inventory/template-refused", detail.trim_start_matches(lookup::REFUSED))
                     .at(place)
-                    .rule("a template may not run commands or make files")
-                    .help("keep the value in an encrypted variable, or pass it with -e"),
+                    .rule("a template may run commands only where its user allows it, and never with a secret in them")
+                    .help("keep the value in an encrypted variable, pass it with -e, or allow it: --allow-pipe-lookup"),
             )),
             _ => {
                 let told = if secret {

@@ -9,6 +9,8 @@
 //! strongest  extra vars
 //! ```
 //!
+//! A stronger level replaces a weaker one's value; with `hash_behaviour: merge` mappings are put together, key by key.
+//!
 //! A file of variables is `<name>` without extension or with .yml, .yaml or .json, the first that exists; a directory
 //! `<name>/` stands for its files, sorted, recursively. The working directory counts as the directory of the playbook
 //! does for Ansible (ansible-core `vars/manager.py`, `plugins/vars/host_group_vars.py`).
@@ -18,10 +20,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::extra::Pairs;
-use super::groups::{ALL, Graph, Owner, Shadowed, Vars, put};
+use super::groups::{ALL, Graph, Owner, Shadowed, Vars, keep};
 use super::sources::{Loader, entries};
-use super::value::{Data, Value};
-use super::yaml;
+use super::value::{Data, Entry, Value};
+use super::{Merge, yaml};
 use crate::diagnose::{Diagnostic, Place, nearest};
 
 /// The variables of one directory that has `group_vars` or `host_vars`.
@@ -43,13 +45,51 @@ pub(crate) struct Layers {
     pub extra: Vars,
     /// What later `-e` replaced.
     pub extra_shadowed: Vec<(Arc<str>, Arc<Value>)>,
+    /// What becomes of a mapping that is defined twice.
+    pub merge: Merge,
+}
+
+/// Sets a variable over what a weaker level says; what stood there before.
+pub(crate) fn put(vars: &mut Vars, name: &Arc<str>, value: &Arc<Value>, merge: Merge) -> Option<Arc<Value>> {
+    let merged = match (merge, vars.get(name)) {
+        (Merge::Merge, Some(weaker)) => merged(weaker, value),
+        _ => None,
+    };
+    vars.insert(Arc::clone(name), merged.map_or_else(|| Arc::clone(value), Arc::new))
+}
+
+/// Two mappings in one, all the way down; `None` if either is none.
+fn merged(weaker: &Value, stronger: &Value) -> Option<Value> {
+    let (Data::Map(weak), Data::Map(strong)) = (&weaker.data, &stronger.data) else {
+        return None;
+    };
+    let mut map = weak.clone();
+    for (key, entry) in strong {
+        match map.get_mut(key) {
+            Some(old) => {
+                let value = merged(&old.value, &entry.value).unwrap_or_else(|| entry.value.clone());
+                *old = Entry {
+                    key_place: entry.key_place.clone(),
+                    value,
+                };
+            }
+            None => {
+                map.insert(key.clone(), entry.clone());
+            }
+        }
+    }
+    Some(Value {
+        data: Data::Map(map),
+        place: stronger.place.clone(),
+        secret: weaker.secret || stronger.secret,
+    })
 }
 
 impl Layers {
     /// Adds the variables of one `-e`.
     pub fn add_extra(&mut self, vars: Pairs) {
         for (name, value) in vars {
-            if let Some(old) = self.extra.insert(Arc::clone(&name), value) {
+            if let Some(old) = put(&mut self.extra, &name, &value, self.merge) {
                 self.extra_shadowed.push((name, old));
             }
         }
@@ -60,7 +100,7 @@ impl Layers {
         let mut vars = graph.groups[ALL].vars.clone();
         let mut add = |more: Option<&Vars>| {
             for (name, value) in more.into_iter().flatten() {
-                vars.insert(Arc::clone(name), Arc::clone(value));
+                put(&mut vars, name, value, self.merge);
             }
         };
         groups.iter().for_each(|group| add(Some(&graph.groups[*group].vars)));
@@ -81,7 +121,7 @@ impl Layers {
             .chain([&self.extra]);
         for layer in layers {
             for (name, value) in layer {
-                vars.insert(Arc::clone(name), Arc::clone(value));
+                put(&mut vars, name, value, self.merge);
             }
         }
         vars
@@ -101,6 +141,7 @@ pub(crate) fn read_beside(
     dir: &Path,
     shown: &str,
     graph: &Graph,
+    merge: Merge,
     loader: &mut Loader<'_>,
     faults: &mut Vec<Diagnostic>,
 ) -> Beside {
@@ -181,8 +222,8 @@ pub(crate) fn read_beside(
             for (file, shown) in files {
                 match read_file(&file, &shown, loader) {
                     Ok(more) => more
-                        .into_iter()
-                        .for_each(|(name, value)| put(&mut vars, shadowed, owner(*index), name, value)),
+                        .iter()
+                        .for_each(|(name, value)| keep(&mut vars, shadowed, owner(*index), name, value, merge)),
                     Err(fault) => faults.push(fault),
                 }
             }

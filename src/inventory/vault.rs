@@ -8,32 +8,21 @@
 //! text whose form is intact counts as encrypted with another password, unless one of the passwords opens other texts
 //! with the same label in the same run; then damage is the likelier cause, and the message says so.
 
-use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Mutex;
-use std::time::Duration;
 
 use aes::cipher::{KeyIvInit, StreamCipher};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use zeroize::{Zeroize, Zeroizing};
 
-use super::script;
+use super::LoadOptions;
+use super::vault_source::{self, Password};
 use crate::diagnose::{Diagnostic, Place};
 use crate::secret::Secret;
 
 /// How every encrypted text begins.
 pub const HEADER: &str = "$ANSIBLE_VAULT";
 const ITERATIONS: u32 = 10_000;
-const PASSWORD_TIME: Duration = Duration::from_secs(60);
-
-/// One password and the file that it came from.
-#[derive(Debug)]
-struct Password {
-    file: String,
-    label: Option<String>,
-    secret: Secret,
-}
 
 /// The passwords at hand.
 #[derive(Debug, Default)]
@@ -52,28 +41,16 @@ struct Envelope {
 }
 
 impl Vault {
-    /// Reads the password files; an executable one is run and its output is the password. `label@file` sets a label.
+    /// Reads the passwords that the options name.
     ///
     /// # Errors
     ///
-    /// `inventory/vault-password-file` for each that gives no password.
-    pub fn load(files: &[PathBuf], working_dir: &std::path::Path) -> Result<Self, Vec<Diagnostic>> {
-        let mut passwords = Vec::new();
-        let mut faults = Vec::new();
-        for file in files {
-            match password(file, working_dir) {
-                Ok(password) => passwords.push(password),
-                Err(fault) => faults.push(fault),
-            }
-        }
-        if faults.is_empty() {
-            Ok(Self {
-                passwords,
-                opened: Mutex::default(),
-            })
-        } else {
-            Err(faults)
-        }
+    /// `inventory/vault-password-file` and `inventory/vault-prompt` for each source that gives no password.
+    pub fn load(options: &LoadOptions) -> Result<Self, Vec<Diagnostic>> {
+        Ok(Self {
+            passwords: vault_source::load(options)?,
+            opened: Mutex::default(),
+        })
     }
 
     /// A vault with these passwords, for tests and callers that have them in hand.
@@ -82,7 +59,7 @@ impl Vault {
             passwords: passwords
                 .into_iter()
                 .map(|secret| Password {
-                    file: "a password".to_owned(),
+                    shown: "a password".to_owned(),
                     label: None,
                     secret,
                 })
@@ -111,7 +88,7 @@ impl Vault {
             )
             .at(place.clone())
             .rule("encrypted variables need the password that they were encrypted with")
-            .help("give the file that holds it: --vault-password-file FILE"));
+            .help("give the file that holds it (--vault-password-file FILE), or --ask-vault-pass"));
         }
         // Passwords of the same label first.
         let mut order: Vec<usize> = (0..self.passwords.len()).collect();
@@ -136,7 +113,7 @@ impl Vault {
     }
 
     fn refused(&self, envelope: &Envelope, place: &Place) -> Diagnostic {
-        let files: Vec<&str> = self.passwords.iter().map(|password| password.file.as_str()).collect();
+        let files: Vec<&str> = self.passwords.iter().map(|password| password.shown.as_str()).collect();
         let mut fault = Diagnostic::error(
             "inventory/vault-wrong-password",
             format!("none of the vault passwords opens this (tried {})", files.join(", ")),
@@ -144,7 +121,7 @@ impl Vault {
         .at(place.clone())
         .rule("the form of the text is intact, but its HMAC fits no password at hand");
         if !envelope.label.is_empty() {
-            fault = fault.note(None, format!("it is labelled `{}`", envelope.label));
+            fault = fault.note(None, format!("its vault id is `{}`", envelope.label));
         }
         let other = self.opened.lock().ok().and_then(|opened| {
             let hit = opened.iter().find(|(_, label, _)| *label == envelope.label);
@@ -152,7 +129,7 @@ impl Vault {
         });
         match other {
             Some((index, at)) => {
-                let file = &self.passwords[index].file;
+                let file = &self.passwords[index].shown;
                 fault
                     .note(
                         at,
@@ -173,50 +150,6 @@ fn damaged(place: &Place, why: &str) -> Diagnostic {
     .at(place.clone())
     .rule("an encrypted text holds a salt, an HMAC and whole cipher blocks, in hexadecimal")
     .help("restore it from version control, or encrypt the value again: ansible-vault encrypt_string")
-}
-
-fn password(file: &std::path::Path, working_dir: &std::path::Path) -> Result<Password, Diagnostic> {
-    use std::os::unix::fs::PermissionsExt;
-    let shown = file.display().to_string();
-    let bad = |why: String| {
-        Diagnostic::error(
-            "inventory/vault-password-file",
-            format!("{shown} gives no vault password: {why}"),
-        )
-        .at(Place::whole(shown.as_str()))
-        .rule("the file holds the password in its first line, or is an executable that prints it")
-        .help("check the path and the permissions")
-    };
-    let mut path = working_dir.join(file);
-    let mut label = None;
-    if !path.exists()
-        && let Some((name, rest)) = shown.split_once('@')
-    {
-        label = Some(name.to_owned());
-        path = working_dir.join(rest);
-    }
-    let meta = std::fs::metadata(&path).map_err(|error| bad(error.to_string()))?;
-    let bytes = if meta.is_file() && meta.permissions().mode() & 0o111 != 0 {
-        let mut command = Command::new(&path);
-        command.current_dir(working_dir);
-        script::run(command, PASSWORD_TIME)
-            .map_err(|fault| bad(fault.to_string()))?
-            .stdout
-    } else {
-        std::fs::read(&path).map_err(|error| bad(error.to_string()))?
-    };
-    let bytes = Zeroizing::new(bytes);
-    let text = std::str::from_utf8(&bytes)
-        .map_err(|_| bad("it is not UTF-8".to_owned()))?
-        .trim();
-    if text.is_empty() {
-        return Err(bad("it is empty".to_owned()));
-    }
-    Ok(Password {
-        file: shown,
-        label,
-        secret: Secret::new(text),
-    })
 }
 
 fn open_envelope(text: &str, place: &Place) -> Result<Envelope, Diagnostic> {

@@ -55,6 +55,21 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "files that hold vault passwords, separated by colons",
     },
     Variable {
+        name: "VMWRIGHT_VAULT_IDS",
+        setting: "vault_ids",
+        meaning: "vault ids, `label@source`, separated by commas",
+    },
+    Variable {
+        name: "VMWRIGHT_HASH_BEHAVIOUR",
+        setting: "hash_behaviour",
+        meaning: "`replace` or `merge`: what becomes of a mapping that is defined at two levels",
+    },
+    Variable {
+        name: "VMWRIGHT_ALLOW_PIPE_LOOKUP",
+        setting: "allow_pipe_lookup",
+        meaning: "`true` lets templates run commands with the lookup `pipe`",
+    },
+    Variable {
         name: "VMWRIGHT_OUTPUT",
         setting: "output",
         meaning: "`human` or `json`: what is written to standard output",
@@ -73,6 +88,11 @@ pub const VARIABLES: &[Variable] = &[
         name: "ANSIBLE_VAULT_PASSWORD_FILE",
         setting: "vault_password_files",
         meaning: "Ansible's own name for one vault password file, used when VMWRIGHT_VAULT_PASSWORD_FILES is not set",
+    },
+    Variable {
+        name: "ANSIBLE_VAULT_IDENTITY_LIST",
+        setting: "vault_ids",
+        meaning: "Ansible's own name for vault ids, used when VMWRIGHT_VAULT_IDS is not set",
     },
     Variable {
         name: "XDG_STATE_HOME",

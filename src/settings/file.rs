@@ -8,6 +8,9 @@
 //! known_hosts: ./known_hosts
 //! templates_dir: ./templates
 //! vault_password_files: [~/.vault-pass]
+//! vault_ids: [prod@~/.vault-prod]
+//! hash_behaviour: replace
+//! allow_pipe_lookup: false
 //! output: human
 //! log_format: text
 //! wait_lock: 5m
@@ -21,8 +24,9 @@ use std::time::Duration;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::{Forks, Limit, LogFormat, OutputFormat, duration};
+use super::{Forks, Limit, LogFormat, OutputFormat, Switch, duration};
 use crate::diagnose::{Diagnostic, Place, nearest};
+use crate::inventory::Merge;
 
 /// The keys, in the order of the documentation.
 pub const KEYS: &[&str] = &[
@@ -33,6 +37,9 @@ pub const KEYS: &[&str] = &[
     "known_hosts",
     "templates_dir",
     "vault_password_files",
+    "vault_ids",
+    "hash_behaviour",
+    "allow_pipe_lookup",
     "output",
     "log_format",
     "wait_lock",
@@ -56,6 +63,12 @@ pub(super) struct FileSettings {
     pub(super) templates_dir: Option<PathBuf>,
     #[serde(deserialize_with = "paths")]
     pub(super) vault_password_files: Option<Vec<PathBuf>>,
+    #[serde(deserialize_with = "paths")]
+    pub(super) vault_ids: Option<Vec<PathBuf>>,
+    #[serde(deserialize_with = "word")]
+    pub(super) hash_behaviour: Option<Merge>,
+    #[serde(deserialize_with = "word")]
+    pub(super) allow_pipe_lookup: Option<Switch>,
     #[serde(deserialize_with = "word")]
     pub(super) output: Option<OutputFormat>,
     #[serde(deserialize_with = "word")]
@@ -143,6 +156,10 @@ impl<T, F: Fn(&str) -> Result<T, String>> Visitor<'_> for Scalar<F> {
         (self.read)(text).map(Some).map_err(E::custom)
     }
 
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Option<T>, E> {
+        self.visit_str(if value { "true" } else { "false" })
+    }
+
     fn visit_u64<E: Error>(self, number: u64) -> Result<Option<T>, E> {
         self.visit_str(&number.to_string())
     }
@@ -226,6 +243,9 @@ migrate_limit_per_node: 3
 known_hosts: ./kh
 templates_dir: t
 vault_password_files: [a, b]
+vault_ids: [p@x, prompt]
+hash_behaviour: merge
+allow_pipe_lookup: true
 output: json
 log_format: json
 wait_lock: 1h30m
@@ -236,6 +256,9 @@ wait_lock: 1h30m
         assert_eq!(read.clone_limit_per_storage, Some(Limit::UNLIMITED));
         assert_eq!(read.migrate_limit_per_node.map(Limit::permits), Some(3));
         assert_eq!(read.vault_password_files, Some(vec!["a".into(), "b".into()]));
+        assert_eq!(read.vault_ids, Some(vec!["p@x".into(), "prompt".into()]));
+        assert_eq!(read.hash_behaviour, Some(Merge::Merge));
+        assert_eq!(read.allow_pipe_lookup, Some(Switch(true)));
         assert_eq!(
             (read.output, read.log_format),
             (Some(OutputFormat::Json), Some(LogFormat::Json))

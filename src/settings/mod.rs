@@ -22,8 +22,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::diagnose::{Diagnostic, Place};
+use crate::inventory::Merge;
 use search::{Search, absolute, misspelt, set};
-pub use value::{Forks, Limit, LogFormat, Origin, OutputFormat, Setting};
+pub use value::{Forks, Limit, LogFormat, Origin, OutputFormat, Setting, Switch};
 
 /// The settings file's name.
 pub const FILE_NAME: &str = "vmwright.yaml";
@@ -47,6 +48,12 @@ pub struct Overrides {
     pub templates_dir: Option<PathBuf>,
     /// `--vault-password-file`, as often as given; empty: not given.
     pub vault_password_files: Vec<PathBuf>,
+    /// `--vault-id`, as often as given; empty: not given.
+    pub vault_ids: Vec<String>,
+    /// `--allow-pipe-lookup`.
+    pub allow_pipe_lookup: Option<Switch>,
+    /// `--hash-behaviour`.
+    pub hash_behaviour: Option<Merge>,
     /// `--output`.
     pub output: Option<OutputFormat>,
     /// `--log-format`.
@@ -85,6 +92,12 @@ pub struct Settings {
     pub templates_dir: Setting<Option<PathBuf>>,
     /// Files with vault passwords; none by default.
     pub vault_password_files: Setting<Vec<PathBuf>>,
+    /// Vault ids, `label@source`; none by default.
+    pub vault_ids: Setting<Vec<String>>,
+    /// What becomes of a mapping that is defined at two levels: replaced by default.
+    pub hash_behaviour: Setting<Merge>,
+    /// Whether templates may run commands: no by default.
+    pub allow_pipe_lookup: Setting<Switch>,
     /// What is written to standard output: for people by default.
     pub output: Setting<OutputFormat>,
     /// How log lines are written: as text by default.
@@ -149,6 +162,21 @@ impl Settings {
             ),
             templates_dir: search.optional_path(cli.templates_dir),
             vault_password_files: search.vault_password_files(vault),
+            vault_ids: search.vault_ids(cli.vault_ids),
+            hash_behaviour: search.find(
+                cli.hash_behaviour,
+                "VMWRIGHT_HASH_BEHAVIOUR",
+                "hash_behaviour",
+                |f| f.hash_behaviour,
+                Merge::Replace,
+            ),
+            allow_pipe_lookup: search.find(
+                cli.allow_pipe_lookup,
+                "VMWRIGHT_ALLOW_PIPE_LOOKUP",
+                "allow_pipe_lookup",
+                |f| f.allow_pipe_lookup,
+                Switch(false),
+            ),
             output: search.find(
                 cli.output,
                 "VMWRIGHT_OUTPUT",

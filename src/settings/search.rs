@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::file::FileSettings;
 use super::{FILE_NAME, Origin, Setting, Sources, duration, env, file};
 use crate::diagnose::{Diagnostic, Place, nearest};
+use crate::inventory::vault_source::is_prompt;
 
 /// A settings file that was read.
 pub(super) struct ReadFile {
@@ -278,6 +279,40 @@ impl Search<'_> {
         }
     }
 
+    /// Vault ids, with the paths of their sources absolute.
+    pub(super) fn vault_ids(&self, cli: Vec<String>) -> Setting<Vec<String>> {
+        let home = self.home.as_deref();
+        let here = |ids: Vec<String>| ids.iter().map(|id| id_at(id, self.working_dir, home)).collect();
+        if !cli.is_empty() {
+            return Setting {
+                value: here(cli),
+                origin: Origin::CommandLine,
+            };
+        }
+        for variable in ["VMWRIGHT_VAULT_IDS", "ANSIBLE_VAULT_IDENTITY_LIST"] {
+            if let Some(list) = set(self.env, variable) {
+                let ids = list.split(',').map(str::trim).filter(|id| !id.is_empty());
+                return Setting {
+                    value: here(ids.map(str::to_owned).collect()),
+                    origin: Origin::Environment(variable),
+                };
+            }
+        }
+        for file in &self.files {
+            if let Some(ids) = &file.settings.vault_ids {
+                let dir = file.path.parent().unwrap_or(Path::new("/"));
+                return Setting {
+                    value: ids.iter().map(|id| id_at(&id.to_string_lossy(), dir, home)).collect(),
+                    origin: file.origin("vault_ids"),
+                };
+            }
+        }
+        Setting {
+            value: Vec::new(),
+            origin: Origin::Default,
+        }
+    }
+
     /// An XDG base directory: the variable if it is an absolute path (others are to be ignored), else below home.
     pub(super) fn xdg(&self, variable: &str, below_home: &str) -> Option<PathBuf> {
         set(self.env, variable)
@@ -294,6 +329,23 @@ impl ReadFile {
 
     fn absolute(&self, path: &Path, home: Option<&Path>) -> PathBuf {
         absolute(path, self.path.parent().unwrap_or(Path::new("/")), home)
+    }
+}
+
+/// A vault id, `label@source` or `source`, with the source's path absolute; the terminal has none.
+fn id_at(id: &str, base: &Path, home: Option<&Path>) -> String {
+    let (label, source) = match id.split_once('@') {
+        Some((label, source)) => (Some(label), source),
+        None => (None, id),
+    };
+    if is_prompt(source) {
+        return id.to_owned();
+    }
+    let path = absolute(Path::new(source), base, home).display().to_string();
+    match label {
+        Some(label) => format!("{label}@{path}"),
+        // A path with an @ in it is not to be taken for a label.
+        None => format!("default@{path}"),
     }
 }
 

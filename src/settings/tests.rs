@@ -55,6 +55,9 @@ fn the_defaults() {
     assert_eq!(settings.known_hosts.value, world.path("home/.ssh/known_hosts"));
     assert_eq!(settings.templates_dir.value, None);
     assert_eq!(settings.vault_password_files.value, Vec::<PathBuf>::new());
+    assert_eq!(settings.vault_ids.value, Vec::<String>::new());
+    assert_eq!(settings.hash_behaviour.value, Merge::Replace);
+    assert_eq!(settings.allow_pipe_lookup.value, Switch(false));
     assert_eq!(settings.output.value, OutputFormat::Human);
     assert_eq!(settings.log_format.value, LogFormat::Text);
     assert_eq!(settings.wait_lock.value, Duration::ZERO);
@@ -241,4 +244,24 @@ fn paths_are_made_absolute() {
     assert_eq!(at("~/x"), Path::new("/home/bob/x"));
     assert_eq!(at("~bob/x"), Path::new("/base/dir/~bob/x"));
     assert_eq!(at("/abs"), Path::new("/abs"));
+}
+
+#[test]
+fn vault_ids_keep_their_labels_and_get_whole_paths() {
+    let mut world = World::new();
+    world.file(
+        "work/inv/vmwright.yaml",
+        "vault_ids: [dev@pw, prompt]\nallow_pipe_lookup: true\n",
+    );
+    let found = world.load(Overrides::default(), &["inv"]).unwrap();
+    let pw = world.path("work/inv/pw").display().to_string();
+    assert_eq!(found.vault_ids.value, [format!("dev@{pw}"), "prompt".to_owned()]);
+    assert_eq!(found.allow_pipe_lookup.value, Switch(true));
+    world.var("ANSIBLE_VAULT_IDENTITY_LIST", "qa@prompt, ~/v");
+    let found = world.load(Overrides::default(), &["inv"]).unwrap();
+    let v = world.path("home/v").display().to_string();
+    assert_eq!(found.vault_ids.value, ["qa@prompt".to_owned(), format!("default@{v}")]);
+    world.var("VMWRIGHT_HASH_BEHAVIOUR", "mix");
+    let problems = world.load(Overrides::default(), &["inv"]).unwrap_err();
+    assert_eq!(problems[0].code, "settings/bad-environment");
 }

@@ -89,6 +89,22 @@ impl FromStr for Limit {
     }
 }
 
+/// Yes or no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switch(pub bool);
+
+impl FromStr for Switch {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "true" | "yes" | "on" | "1" => Ok(Self(true)),
+            "false" | "no" | "off" | "0" => Ok(Self(false)),
+            _ => Err(format!("{text:?} is neither `true` nor `false`")),
+        }
+    }
+}
+
 /// What is written to standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputFormat {

@@ -72,6 +72,7 @@ fn build() -> Machine {
         vault_password_files: Vec::new(),
         working_dir: dir.path().to_owned(),
         env: std::collections::BTreeMap::new(),
+        ..LoadOptions::default()
     })
     .unwrap_or_else(|problems| panic!("{problems:#?}"));
     let secrets = SecretsSeen::default();
