@@ -297,11 +297,22 @@ async fn place_on(run: &HostRun, node: &NodeName) -> Result<Place, Failure> {
         None => {
             let listing = run.listing().await?;
             let storage = &run.machine.snippets.storage;
-            let config = if_told(run.api().storage_config(storage).await)?;
-            (
-                node_access::ssh_target(&run.machine, node, &listing),
-                node_access::snippet_dir(storage.as_str(), config.as_ref()),
-            )
+            let config = if_told(run.api().storage_config(storage).await)?.flatten();
+            let Some(path) = node_access::snippet_dir(config.as_ref()) else {
+                return Err(Failure::new(
+                    Diagnostic::error(
+                        "snippets/unknown-path",
+                        format!(
+                            "the API does not tell the path of storage {storage}, where the snippets of {} are",
+                            run.machine.host
+                        ),
+                    )
+                    .key("vms_snippets_storage")
+                    .at(run.machine.origins.place("vms_snippets_storage"))
+                    .help(node_access::tell_path(storage.as_str())),
+                ));
+            };
+            (node_access::ssh_target(&run.machine, node, &listing), path)
         }
     };
     Place::of(run, node, target, path)

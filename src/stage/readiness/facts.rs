@@ -48,8 +48,8 @@ pub struct Facts {
     pub major: u32,
     /// How to log in to the target node.
     pub node_ssh: Option<SshTarget>,
-    /// The snippet folder on the target node.
-    pub snippet_dir: String,
+    /// The snippet folder on the target node; `None` when the API does not tell it.
+    pub snippet_dir: Option<String>,
     /// Somebody answers at the guest's address although the VM does not exist.
     pub stranger: Option<IpAddr>,
     /// The guest that has the number that `vms_vmid` asks for.
@@ -114,7 +114,7 @@ pub async fn gather(run: &HostRun, owned: Option<&Owned>) -> Result<Facts, Failu
         template_needed: owned.is_none(),
         template_is_shared,
         node_ssh: node_access::ssh_target(machine, &machine.node, &listing),
-        snippet_dir: node_access::snippet_dir(machine.snippets.storage.as_str(), snippet_storage.as_ref()),
+        snippet_dir: node_access::snippet_dir(snippet_storage.flatten().as_ref()),
         permissions: permissions.cloned(),
         major: version.major,
         listing,

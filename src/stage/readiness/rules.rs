@@ -17,6 +17,7 @@ pub fn check(machine: &Machine, facts: &Facts) -> Vec<Diagnostic> {
     cluster(machine, facts, &mut out);
     template(machine, facts, &mut out);
     storage::storages(machine, facts, &mut out);
+    storage::snippet_folder(machine, facts, &mut out);
     bridges(machine, facts, &mut out);
     privileges::privileges(machine, facts, &mut out);
     address(machine, facts, &mut out);

@@ -122,7 +122,7 @@ fn good() -> Facts {
         permissions: Some(everything()),
         major: 9,
         node_ssh: None,
-        snippet_dir: "/var/lib/vz/snippets".to_owned(),
+        snippet_dir: Some("/var/lib/vz/snippets".to_owned()),
         stranger: None,
         vmid_taken: None,
     }
