@@ -12,6 +12,8 @@
 //!
 //! A failed `act` is followed by `observe` when it may be tried again; only the world says what happened.
 
+mod retry;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,10 +28,9 @@ use crate::diagnose::{Diagnostic, Exit};
 use crate::dns::Provider;
 use crate::engine::cluster::{Cluster, Listing};
 use crate::engine::event::{Change, EventKind, Events, StageName, Told};
-use crate::engine::failure::{Failure, Retry};
+use crate::engine::failure::Failure;
 use crate::engine::limits::{Limit, Limits};
 use crate::engine::ourselves::SelfProtection;
-use crate::engine::pace::Pace;
 use crate::engine::stage::{Seen, Stage};
 use crate::guest::remote::Remote;
 use crate::machine::Machine;
@@ -117,10 +118,6 @@ pub struct HostRun {
     pub(crate) changed: Mutex<Vec<StageName>>,
 }
 
-/// How long calls that were certainly not executed are repeated.
-const PATIENCE: Duration = Duration::from_secs(180);
-/// The same while nothing was done yet in this run: starting it again later costs nothing, and a wrong address is told soon.
-const PATIENCE_BEFORE: Duration = Duration::from_secs(5);
 /// How often a stage may make the same changes. One that needs more is not converging.
 const MAX_ACTS: u32 = 12;
 
@@ -291,35 +288,6 @@ impl HostRun {
             permit = permit => Ok(permit),
             () = self.shared.cancel.cancelled() => Err(Halt::Interrupted { stage }),
         }
-    }
-
-    /// After a failed step: wait and look again, if it may be tried again and patience lasts.
-    async fn tried(&self, stage: StageName, failure: Failure, troubled: &mut Option<Instant>) -> Result<(), Halt> {
-        if self.shared.cancel.is_cancelled() {
-            return Err(Halt::Interrupted { stage });
-        }
-        let since = *troubled.get_or_insert_with(Instant::now);
-        let elapsed = since.elapsed();
-        let patience = if stage <= StageName::Readiness {
-            PATIENCE_BEFORE
-        } else {
-            PATIENCE
-        };
-        if failure.retry == Retry::No || elapsed >= patience {
-            return Err(Halt::Failed {
-                stage,
-                diagnostic: failure.diagnostic,
-            });
-        }
-        let delay = Pace::Task.pause(elapsed).max(elapsed / 4).min(Duration::from_secs(10));
-        let delay = delay.max(failure.rest);
-        let why = self.clean(&failure.diagnostic.message);
-        self.emit(EventKind::Retrying {
-            stage,
-            why,
-            delay_ms: millis(delay),
-        });
-        self.pause(stage, delay).await
     }
 
     fn has_changed(&self, stage: StageName) {
