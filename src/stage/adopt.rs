@@ -7,7 +7,9 @@
 //!   has one, and runs                              initialized: trust and finalize are left
 //!   has one, and is stopped                        created: hardware, start, cloud-init and the rest are left
 //!
-//!   a record exists, another name, a template or a container, a second VM of the name, being made, no SMBIOS UUID,
+//!   its own record is another host's               the same phase, for this host: the host was renamed in the inventory
+//!
+//!   any other record exists, another name, a template or a container, a second VM of the name, being made, no SMBIOS UUID,
 //!   or the listing is incomplete                   refused
 //! ```
 
@@ -28,11 +30,6 @@ use crate::state::record::{Phase, Record};
 
 /// How the verdict of an adopted VM's cloud-init begins on record: nobody has judged it.
 const ADOPTED: &str = "adopted";
-
-/// Whether the VM was adopted as it ran, and nothing has been done to it since.
-pub fn is_adopted(phase: &Phase) -> bool {
-    matches!(phase, Phase::Initialized { verdict, .. } if verdict.starts_with(ADOPTED))
-}
 
 /// A VM that may be taken in.
 #[derive(Clone, Debug)]

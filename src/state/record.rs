@@ -99,6 +99,10 @@ pub struct Record {
     pub name: String,
     /// The version of vmwright that wrote it last.
     pub engine: String,
+    /// Whether vmwright made the VM: its first record was the intent to clone. An adopted VM is never one, nor is that of a
+    /// record which does not say so.
+    #[serde(default)]
+    pub made: bool,
     /// When the first record of this VM was written.
     pub created: Timestamp,
     /// When this one was written.
@@ -119,6 +123,7 @@ impl Record {
             host: host.into(),
             name,
             engine: env!("CARGO_PKG_VERSION").to_owned(),
+            made: matches!(phase, Phase::Cloning { .. }),
             created: now,
             updated: now,
             phase,
