@@ -36,7 +36,6 @@ use crate::guest::remote::Remote;
 use crate::machine::Machine;
 use crate::proxmox::client::Client;
 use crate::secret::Redactor;
-use crate::state::StateDir;
 use crate::state::lock::LockGuard;
 use crate::state::record::{Phase, Record, VmKey};
 

@@ -19,6 +19,7 @@
 mod addresses;
 mod boot_order;
 mod build;
+mod claims;
 mod cluster;
 mod connection;
 mod disks;
@@ -53,6 +54,7 @@ use crate::proxmox::ids::{Mac, NodeName, StorageName, VmId};
 use crate::secret::Secret;
 
 pub use build::{Built, build};
+pub use claims::{Claims, check_claims, claims};
 pub use host_variables::{HostVariables, SecretsSeen};
 pub use reference::reference_markdown;
 pub use run::check_run;

@@ -93,7 +93,7 @@ pub struct Record {
     pub key: VmKey,
     /// The cluster's API address, `host:port`, the host in lower case.
     pub cluster: String,
-    /// `inventory_hostname`: the guest. For people; it is not part of the identity.
+    /// `inventory_hostname`: the guest. It is not part of the key, but another host of the same `vms_name` is refused.
     pub host: String,
     /// `vms_name`: the VM's name in Proxmox.
     pub name: String,
@@ -139,6 +139,20 @@ impl Record {
             phase,
             ..self.clone()
         }
+    }
+
+    /// The same VM as another host of the inventory: that one was renamed.
+    #[must_use]
+    pub fn of_host(&self, host: impl Into<String>) -> Self {
+        Self {
+            host: host.into(),
+            ..self.with(self.phase.clone())
+        }
+    }
+
+    /// Whether this is the record of a host of the inventory; names of hosts do not tell upper from lower case.
+    pub fn is_of(&self, host: &str) -> bool {
+        self.host.eq_ignore_ascii_case(host)
     }
 
     /// The file's content.
