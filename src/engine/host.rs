@@ -16,7 +16,7 @@ mod retry;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
@@ -38,6 +38,7 @@ use crate::proxmox::client::Client;
 use crate::secret::Redactor;
 use crate::state::lock::LockGuard;
 use crate::state::record::{Phase, Record, VmKey};
+use crate::state::{Recorded, StateDir};
 
 /// Whether the run changes anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +85,9 @@ pub struct RunShared {
     pub redactor: Redactor,
     /// The state directory.
     pub state: Arc<StateDir>,
+    /// The addresses in all records, as they were when the first host asked: what the hosts of this run want is compared
+    /// before it begins.
+    pub recorded: OnceLock<Vec<Recorded>>,
     /// SSH to nodes and guests.
     pub remote: Arc<dyn Remote>,
     /// The user's known_hosts file.
@@ -380,6 +384,21 @@ impl HostRun {
             .unwrap_or_else(PoisonError::into_inner)
             .as_ref()
             .map(|record| record.phase.clone())
+    }
+
+    /// The addresses in all records of the state directory.
+    pub fn recorded(&self) -> &[Recorded] {
+        self.shared.recorded.get_or_init(|| self.shared.state.recorded())
+    }
+
+    /// Looks at the record.
+    pub fn with_record<T>(&self, look: impl FnOnce(Option<&Record>) -> T) -> T {
+        look(self.record.lock().unwrap_or_else(PoisonError::into_inner).as_ref())
+    }
+
+    /// Whether the record says that vmwright made the VM.
+    pub fn is_of_our_making(&self) -> bool {
+        self.with_record(|record| record.is_some_and(|record| record.made))
     }
 
     /// Writes a phase to the record, before or after the change that it tells of; a phase that stands already is not

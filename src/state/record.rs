@@ -19,6 +19,7 @@
 //! others write. Nothing in it is secret.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -350,6 +351,18 @@ impl Phase {
             | Self::Complete { node, .. }
             | Self::Removing { node, .. } => Some(node),
         }
+    }
+
+    /// The guest's addresses, as far as they were seen.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        let seen: &[String] = match self {
+            Self::Cloning { .. } | Self::Created { .. } | Self::Initialized { .. } => &[],
+            Self::Finalizing { addresses, .. }
+            | Self::Complete { addresses, .. }
+            | Self::Removing { addresses, .. } => addresses,
+        };
+        seen.iter()
+            .filter_map(|address| address.split('/').next()?.parse().ok())
     }
 
     /// The phase's name, as in the file.

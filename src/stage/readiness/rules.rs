@@ -333,6 +333,25 @@ fn address(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
             .help("find the machine that has the address, or give this host another one"),
         );
     }
+    for other in &facts.recorded {
+        out.push(
+            error(
+                machine,
+                "readiness/address-recorded",
+                "global_ip_address",
+                format!(
+                    "{} is the address of {} (host {}), as its record says",
+                    other.address, other.name, other.host
+                ),
+            )
+            .rule("an address belongs to one machine")
+            .help("give this host another address")
+            .help(format!(
+                "if that VM is gone: `vmwright forget {} --confirm {}` drops its record",
+                other.host, other.name
+            )),
+        );
+    }
 }
 
 #[cfg(test)]

@@ -124,6 +124,7 @@ fn good() -> Facts {
         node_ssh: None,
         snippet_dir: Some("/var/lib/vz/snippets".to_owned()),
         stranger: None,
+        recorded: Vec::new(),
         vmid_taken: None,
     }
 }
