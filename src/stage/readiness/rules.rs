@@ -1,5 +1,6 @@
 //! The rules of readiness: pure functions from the facts to everything that is wrong.
 
+mod devices;
 mod privileges;
 mod storage;
 
@@ -120,6 +121,8 @@ fn template(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
             );
         }
     }
+    devices::serial(machine, template, out);
+    devices::agent(machine, template, out);
     disks(machine, template, out);
     boot_order(machine, template, out);
 }
