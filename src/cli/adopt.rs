@@ -11,7 +11,7 @@ use crate::diagnose::{Diagnostic, Exit};
 use crate::engine::failure::Failure;
 use crate::proxmox::error::ApiError;
 use crate::proxmox::vm::View;
-use crate::stage::adopt::{Adoption, adoption, candidate, next, unclaimed};
+use crate::stage::adopt::{Adoption, adoption, candidate, next, renamed, unclaimed};
 use crate::state::Record;
 
 /// Runs the verb.
@@ -26,7 +26,17 @@ async fn adopt(one: &One, args: &args::Adopt) -> Result<Exit, Problems> {
     let guard = one.lock("adopt")?;
     let machine = &one.machine;
     let host = |diagnostic: Box<Diagnostic>| vec![diagnostic.host(&machine.host)];
-    unclaimed(&machine.name, args.vmid, &cluster_of(one), &records(one)?).map_err(host)?;
+    if !one.duplicates.is_empty() {
+        return Err(one.duplicates.clone());
+    }
+    let records = records(one)?;
+    // The record of a host that was renamed can only be told from another's once the VM was looked at.
+    let may_be_renamed = records
+        .iter()
+        .any(|record| record.key == one.key && record.phase.vmid() == args.vmid && !record.is_of(&machine.host));
+    if !may_be_renamed {
+        unclaimed(&machine.name, args.vmid, &cluster_of(one), &records).map_err(host)?;
+    }
     let listing = one
         .cluster
         .listing(tokio::time::Instant::now())
@@ -52,8 +62,15 @@ async fn adopt(one: &One, args: &args::Adopt) -> Result<Exit, Problems> {
             .map(|address| format!("{}/{}", address.address, address.prefix))
             .collect();
     }
-    let found = adoption(machine, listed, &config, status.running, &addresses).map_err(host)?;
-    say::data(&shown(one, &found, status.running));
+    let before = renamed(machine, args.vmid, config.smbios_uuid().as_deref(), &records);
+    if before.is_none() {
+        unclaimed(&machine.name, args.vmid, &cluster_of(one), &records).map_err(host)?;
+    }
+    let mut found = adoption(machine, listed, &config, status.running, &addresses).map_err(host)?;
+    if let Some(record) = before {
+        found.phase = record.phase.clone();
+    }
+    say::data(&shown(one, &found, status.running, before));
     confirm(&Question {
         done: "adopted",
         names: std::slice::from_ref(&machine.name),
@@ -65,13 +82,16 @@ async fn adopt(one: &One, args: &args::Adopt) -> Result<Exit, Problems> {
             args.vmid
         ),
     })?;
-    let record = Record::new(
-        &machine.cluster.host,
-        machine.cluster.port,
-        machine.host.clone(),
-        machine.name.clone(),
-        found.phase,
-    );
+    let record = match before {
+        Some(record) => record.of_host(machine.host.clone()),
+        None => Record::new(
+            &machine.cluster.host,
+            machine.cluster.port,
+            machine.host.clone(),
+            machine.name.clone(),
+            found.phase,
+        ),
+    };
     one.state
         .write_record(&guard, &record)
         .map_err(|error| vec![error.diagnostic()])?;
@@ -80,6 +100,12 @@ async fn adopt(one: &One, args: &args::Adopt) -> Result<Exit, Problems> {
         machine.name,
         one.state.record_path(&one.key).display()
     ));
+    if let Some(record) = before {
+        say::talk(&format!(
+            "DNS and known_hosts entries of {} stay as they are: remove them by hand if nobody needs them",
+            record.host
+        ));
+    }
     guard.release().map_err(|error| vec![error.diagnostic()])?;
     Ok(Exit::Done)
 }
@@ -115,12 +141,18 @@ fn records(one: &One) -> Result<Vec<Record>, Problems> {
 }
 
 /// The VM as it is, and how it differs.
-fn shown(one: &One, found: &Adoption, running: bool) -> String {
+fn shown(one: &One, found: &Adoption, running: bool, before: Option<&Record>) -> String {
     let machine = &one.machine;
     let mut out = format!("VM {} on {}\n", found.vm.vmid, found.vm.node);
     let mut line = |label: &str, text: &str| out.push_str(&format!("  {label:<12}  {text}\n"));
     line("name", &machine.name);
     line("host", &machine.host);
+    if let Some(record) = before {
+        line(
+            "on record as",
+            &format!("host {}, {}", record.host, record.phase.name()),
+        );
+    }
     line("SMBIOS UUID", &found.vm.uuid);
     line("power", if running { "running" } else { "stopped" });
     let drives = if found.drives.is_empty() {

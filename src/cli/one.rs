@@ -21,6 +21,8 @@ pub struct One {
     pub state: StateDir,
     /// The VM's key in it.
     pub key: VmKey,
+    /// What other hosts of the inventory want as well: name, number or address.
+    pub duplicates: Problems,
     embedded: Option<Embedded>,
 }
 
@@ -30,6 +32,7 @@ pub async fn open(global: &Global, sources: &Sources, host: &str) -> Result<One,
     let hosts = loaded.hosts(Some(host))?;
     let embedded = loaded.embedded(&hosts).await?;
     let mut machines = loaded.machines(&hosts)?;
+    let duplicates = loaded.compare_with_others(&machines).err();
     let redactor = loaded.secrets(&machines);
     loaded.warnings.extend(doors::insecure(&machines));
     loaded.tell_warnings(&redactor);
@@ -52,6 +55,7 @@ pub async fn open(global: &Global, sources: &Sources, host: &str) -> Result<One,
         cluster,
         state,
         key,
+        duplicates: duplicates.unwrap_or_default(),
         embedded,
     })
 }

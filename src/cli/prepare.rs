@@ -16,6 +16,9 @@ use crate::settings::{self, Overrides, Settings, Switch};
 /// The group whose hosts are VMs, as the inventories have it.
 pub const VM_GROUP: &str = "vms";
 
+/// How many hosts a warning names.
+const NAMED: usize = 5;
+
 /// Settings and inventory.
 pub struct Loaded {
     /// The settings.
@@ -206,6 +209,50 @@ impl Loaded {
         } else {
             Err(problems)
         }
+    }
+
+    /// Compares the machines of a run with what all other hosts of group `vms` claim: a name, number or address that two
+    /// hosts have is found out whichever of them is selected.
+    pub fn compare_with_others(&mut self, machines: &[Machine]) -> Result<(), Problems> {
+        let selected: HashSet<&str> = machines.iter().map(|machine| machine.host.as_str()).collect();
+        let (mut others, mut skipped) = (Vec::new(), Vec::new());
+        for host in self.inventory.hosts_of_group(VM_GROUP) {
+            if selected.contains(host) {
+                continue;
+            }
+            match machine::claims(&HostVariables::new(&self.inventory, host, Some(home()), &self.secrets)) {
+                Ok(claims) => others.push(claims),
+                Err(problems) => skipped.push((host.to_owned(), problems)),
+            }
+        }
+        if !skipped.is_empty() {
+            let mut warning = Diagnostic::warning(
+                "machine/not-compared",
+                format!(
+                    "{} of group {VM_GROUP} not compared with the hosts of this run",
+                    if skipped.len() == 1 {
+                        "one host is"
+                    } else {
+                        "several hosts are"
+                    }
+                ),
+            )
+            .rule("whether they have the same name, number or address is not known");
+            for (host, problems) in skipped.iter().take(NAMED) {
+                let first = problems.first();
+                let why = first.map_or_else(|| "it cannot be read".to_owned(), |problem| problem.message.clone());
+                warning = warning.note(
+                    first.and_then(|problem| problem.place.clone()),
+                    format!("{host}: {why}"),
+                );
+            }
+            if let Some(more) = skipped.len().checked_sub(NAMED).filter(|more| *more > 0) {
+                warning = warning.note(None, format!("and {more} more"));
+            }
+            self.warnings.push(warning);
+        }
+        let problems = machine::check_claims(machines, &others);
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
     /// Takes the inventory's `vms_state_dir` as the state directory, unless settings name one.

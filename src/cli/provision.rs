@@ -23,6 +23,7 @@ pub async fn run(global: &Global, args: &args::Provision) -> Result<Exit, Proble
     let hosts = loaded.hosts(args.limit.as_deref())?;
     let embedded = loaded.embedded(&hosts).await?;
     let mut machines = loaded.machines(&hosts)?;
+    loaded.compare_with_others(&machines)?;
     run::check_overrides(&args.override_protection, &machines)?;
     loaded.authorize(&mut machines, !args.plan)?;
     let redactor = loaded.secrets(&machines);

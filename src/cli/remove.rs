@@ -33,6 +33,7 @@ pub async fn run(global: &Global, args: &args::Remove) -> Result<Exit, Problems>
 
 async fn remove(loaded: &mut Loaded, hosts: &[String], args: &args::Remove) -> Result<Exit, Problems> {
     let machines = loaded.machines(hosts)?;
+    loaded.compare_with_others(&machines)?;
     run::check_overrides(&args.override_protection, &machines)?;
     let mut resume = run::resume("remove", &args.sources);
     if args.with_snapshots {

@@ -168,6 +168,7 @@ pub async fn fleet(
         ),
         redactor,
         state: Arc::new(state),
+        recorded: std::sync::OnceLock::new(),
         remote: Arc::new(remote),
         known_hosts: settings.known_hosts.value.clone(),
         templates_dir: settings.templates_dir.value.clone(),

@@ -35,6 +35,8 @@ struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     locked_by: Option<String>,
     unfinished: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recorded_as: Option<String>,
     record: String,
 }
 
@@ -115,6 +117,10 @@ fn recorded(state: &StateDir, machine: &Machine) -> Result<(Row, Option<Phase>),
     let holder = state
         .lock_holder(&key)
         .map_err(|error| vec![error.diagnostic().host(&machine.host)])?;
+    let recorded_as = record
+        .as_ref()
+        .filter(|record| !record.is_of(&machine.host))
+        .map(|record| record.host.clone());
     let phase = record.map(|record| record.phase);
     let row = Row {
         host: machine.host.clone(),
@@ -133,7 +139,11 @@ fn recorded(state: &StateDir, machine: &Machine) -> Result<(Row, Option<Phase>),
                 .map_or_else(String::new, |age| format!(", for {}", duration::show_seconds(age)));
             format!("{who}{age}; {}", state.verdict.reason())
         }),
-        unfinished: unfinished(phase.as_ref()).to_owned(),
+        unfinished: match &recorded_as {
+            Some(other) => format!("the record is host {other}'s (ownership/other-host)"),
+            None => unfinished(phase.as_ref()).to_owned(),
+        },
+        recorded_as,
         record: state.record_path(&key).display().to_string(),
     };
     Ok((row, phase))

@@ -12,9 +12,11 @@
 //!
 //! A failed `act` is followed by `observe` when it may be tried again; only the world says what happened.
 
+mod retry;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
@@ -26,19 +28,17 @@ use crate::diagnose::{Diagnostic, Exit};
 use crate::dns::Provider;
 use crate::engine::cluster::{Cluster, Listing};
 use crate::engine::event::{Change, EventKind, Events, StageName, Told};
-use crate::engine::failure::{Failure, Retry};
+use crate::engine::failure::Failure;
 use crate::engine::limits::{Limit, Limits};
 use crate::engine::ourselves::SelfProtection;
-use crate::engine::pace::Pace;
 use crate::engine::stage::{Seen, Stage};
 use crate::guest::remote::Remote;
 use crate::machine::Machine;
 use crate::proxmox::client::Client;
-use crate::proxmox::error::Kind;
 use crate::secret::Redactor;
-use crate::state::StateDir;
 use crate::state::lock::LockGuard;
 use crate::state::record::{Phase, Record, VmKey};
+use crate::state::{Recorded, StateDir};
 
 /// Whether the run changes anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +85,9 @@ pub struct RunShared {
     pub redactor: Redactor,
     /// The state directory.
     pub state: Arc<StateDir>,
+    /// The addresses in all records, as they were when the first host asked: what the hosts of this run want is compared
+    /// before it begins.
+    pub recorded: OnceLock<Vec<Recorded>>,
     /// SSH to nodes and guests.
     pub remote: Arc<dyn Remote>,
     /// The user's known_hosts file.
@@ -118,13 +121,6 @@ pub struct HostRun {
     pub(crate) changed: Mutex<Vec<StageName>>,
 }
 
-/// How long calls that were certainly not executed are repeated.
-const PATIENCE: Duration = Duration::from_secs(180);
-/// The same while nothing was done yet in this run: starting it again later costs nothing, and a wrong address is told soon.
-const PATIENCE_BEFORE: Duration = Duration::from_secs(5);
-/// How long a VM that was made may be missing on its node: after a migration requests see the old state for some seconds
-/// (qemu-server itself uses `nocheck` there).
-const ARRIVAL: Duration = Duration::from_secs(10);
 /// How often a stage may make the same changes. One that needs more is not converging.
 const MAX_ACTS: u32 = 12;
 
@@ -297,36 +293,6 @@ impl HostRun {
         }
     }
 
-    /// After a failed step: wait and look again, if it may be tried again and patience lasts.
-    async fn tried(&self, stage: StageName, failure: Failure, troubled: &mut Option<Instant>) -> Result<(), Halt> {
-        if self.shared.cancel.is_cancelled() {
-            return Err(Halt::Interrupted { stage });
-        }
-        let since = *troubled.get_or_insert_with(Instant::now);
-        let elapsed = since.elapsed();
-        let moves = failure.kind == Some(Kind::Missing) && stage > StageName::Clone && failure.retry == Retry::No;
-        let patience = match stage <= StageName::Readiness {
-            true => PATIENCE_BEFORE,
-            false if moves => ARRIVAL,
-            false => PATIENCE,
-        };
-        if failure.retry == Retry::No && !moves || elapsed >= patience {
-            return Err(Halt::Failed {
-                stage,
-                diagnostic: failure.diagnostic,
-            });
-        }
-        let delay = Pace::Task.pause(elapsed).max(elapsed / 4).min(Duration::from_secs(10));
-        let delay = delay.max(failure.rest);
-        let why = self.clean(&failure.diagnostic.message);
-        self.emit(EventKind::Retrying {
-            stage,
-            why,
-            delay_ms: millis(delay),
-        });
-        self.pause(stage, delay).await
-    }
-
     fn has_changed(&self, stage: StageName) {
         let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
         if !changed.contains(&stage) {
@@ -425,6 +391,21 @@ impl HostRun {
             .unwrap_or_else(PoisonError::into_inner)
             .as_ref()
             .map(|record| record.phase.clone())
+    }
+
+    /// The addresses in all records of the state directory.
+    pub fn recorded(&self) -> &[Recorded] {
+        self.shared.recorded.get_or_init(|| self.shared.state.recorded())
+    }
+
+    /// Looks at the record.
+    pub fn with_record<T>(&self, look: impl FnOnce(Option<&Record>) -> T) -> T {
+        look(self.record.lock().unwrap_or_else(PoisonError::into_inner).as_ref())
+    }
+
+    /// Whether the record says that vmwright made the VM.
+    pub fn is_of_our_making(&self) -> bool {
+        self.with_record(|record| record.is_some_and(|record| record.made))
     }
 
     /// Writes a phase to the record, before or after the change that it tells of; a phase that stands already is not

@@ -9,6 +9,7 @@ pub mod fleet;
 pub mod guest;
 pub mod host;
 pub mod limits;
+pub mod locked;
 pub mod ourselves;
 pub mod pace;
 pub mod stage;

@@ -186,6 +186,10 @@ impl Remote for Far {
         })
     }
 
+    fn answers<'a>(&'a self, _target: &'a SshTarget, _within: Duration) -> BoxFuture<'a, bool> {
+        Box::pin(std::future::ready(!self.scanned.lock().unwrap().is_empty()))
+    }
+
     fn forget(&self, _target: &SshTarget) {
         *self.forgotten.lock().unwrap() += 1;
     }
@@ -268,6 +272,7 @@ impl Fixture {
             limits: Limits::new(1, 1),
             redactor: Redactor::new([Secret::new(SECRET)]),
             state: Arc::new(StateDir::open(&dir.path().join("state")).unwrap()),
+            recorded: std::sync::OnceLock::new(),
             remote: Arc::clone(&far) as Arc<dyn Remote>,
             known_hosts: dir.path().join("known_hosts"),
             templates_dir: None,

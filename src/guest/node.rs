@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A [`Folder`] is reached over SSH, or is mounted on this machine. Either way a reader sees the old file or the new one,
-//! never a part; the file's mode is 0600, since only root (pvedaemon) reads it, and it may hold a password hash. The content
-//! goes over standard input. The folder itself is made if only it is missing; a missing parent means that the storage is
+//! never a part; the file's mode is 0600, since only root (pvedaemon) reads it, and it may hold a password hash. On a mounted
+//! folder another mode can be asked for (`vms_snippets_mode`): over NFS with root_squash the node's root is not the file's
+//! owner. The content goes over standard input. The folder itself is made if only it is missing; a missing parent means that the storage is
 //! not there.
 
 use std::fs;
@@ -85,7 +86,12 @@ pub enum Folder<'a> {
         path: &'a str,
     },
     /// Mounted on this machine.
-    Local(&'a Path),
+    Local {
+        /// Where.
+        path: &'a Path,
+        /// The mode that files have to have; `None` makes them 0600, and leaves what is there as it is.
+        mode: Option<u32>,
+    },
 }
 
 impl Folder<'_> {
@@ -109,7 +115,7 @@ impl Folder<'_> {
                     other => Err(failed(path, format!("an unexpected answer: {other:?}"))),
                 }
             }
-            Self::Local(path) => write_locally(path, name, content),
+            Self::Local { path, mode } => write_locally(path, name, content, *mode),
         }
     }
 
@@ -133,7 +139,7 @@ impl Folder<'_> {
                 let (_, text) = answer(path, &output)?;
                 contents(&text, names.len()).ok_or_else(|| failed(path, "an answer of another length".to_owned()))
             }
-            Self::Local(path) => names
+            Self::Local { path, .. } => names
                 .iter()
                 .map(|name| match fs::read(path.join(name)) {
                     Ok(content) => Ok(Some(content)),
@@ -141,6 +147,20 @@ impl Folder<'_> {
                     Err(e) => Err(local(&path.join(name), &e)),
                 })
                 .collect(),
+        }
+    }
+
+    /// Whether a file that is there has the mode that it has to have.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub fn has_mode(&self, name: &str) -> Result<bool, FolderError> {
+        match self {
+            Self::Local {
+                path,
+                mode: Some(wanted),
+            } => mode_of(&path.join(name)).map(|mode| mode == *wanted),
+            Self::Local { mode: None, .. } | Self::Node { .. } => Ok(true),
         }
     }
 
@@ -155,7 +175,7 @@ impl Folder<'_> {
                 let (_, text) = answer(path, &output)?;
                 String::from_utf8_lossy(&text).lines().map(str::to_owned).collect()
             }
-            Self::Local(path) => match fs::read_dir(path) {
+            Self::Local { path, .. } => match fs::read_dir(path) {
                 Ok(entries) => entries
                     .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
                     .collect::<io::Result<_>>()
@@ -181,7 +201,7 @@ impl Folder<'_> {
                 let (word, _) = answer(path, &output)?;
                 Ok(word == "removed")
             }
-            Self::Local(path) => {
+            Self::Local { path, .. } => {
                 let mut there = false;
                 for name in names {
                     match fs::remove_file(path.join(name)) {
@@ -204,7 +224,7 @@ impl Folder<'_> {
                 command.stdin = stdin.map(<[u8]>::to_vec);
                 Ok(remote.run(target, keys, &command).await?)
             }
-            Self::Local(_) => Ok(Output::default()),
+            Self::Local { .. } => Ok(Output::default()),
         }
     }
 }
@@ -259,7 +279,7 @@ fn contents(mut text: &[u8], count: usize) -> Option<Vec<Option<Vec<u8>>>> {
     text.is_empty().then_some(found)
 }
 
-fn write_locally(folder: &Path, name: &str, content: &[u8]) -> Result<Written, FolderError> {
+fn write_locally(folder: &Path, name: &str, content: &[u8], mode: Option<u32>) -> Result<Written, FolderError> {
     let path = folder.join(name);
     match fs::create_dir(folder) {
         Ok(()) => {}
@@ -271,7 +291,8 @@ fn write_locally(folder: &Path, name: &str, content: &[u8]) -> Result<Written, F
         Err(e) if e.kind() == io::ErrorKind::NotFound => None,
         Err(e) => return Err(local(&path, &e)),
     };
-    if before.as_deref() == Some(content) {
+    let same_mode = || mode.is_none_or(|mode| mode_of(&path).is_ok_and(|seen| seen == mode));
+    if before.as_deref() == Some(content) && same_mode() {
         return Ok(Written::Unchanged);
     }
     let write = || -> io::Result<()> {
@@ -279,6 +300,10 @@ fn write_locally(folder: &Path, name: &str, content: &[u8]) -> Result<Written, F
             .prefix(".vmwright-")
             .permissions(fs::Permissions::from_mode(0o600))
             .tempfile_in(folder)?;
+        if let Some(mode) = mode {
+            // Not at the creation: the umask would have its say.
+            temporary.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
+        }
         temporary.write_all(content)?;
         temporary.as_file().sync_all()?;
         temporary.persist(&path).map_err(|e| e.error)?;
@@ -290,10 +315,21 @@ fn write_locally(folder: &Path, name: &str, content: &[u8]) -> Result<Written, F
         Ok(_) => return Err(FolderError::ReadBack(path.display().to_string())),
         Err(e) => return Err(local(&path, &e)),
     }
+    if !same_mode() {
+        let place = path.display().to_string();
+        let detail = "this filesystem does not keep the mode of its files: leave vms_snippets_mode out";
+        return Err(failed(&place, detail.to_owned()));
+    }
     Ok(match before {
         Some(_) => Written::Replaced,
         None => Written::Created,
     })
+}
+
+/// The permission bits of a file.
+fn mode_of(path: &Path) -> Result<u32, FolderError> {
+    let found = fs::metadata(path).map_err(|e| local(path, &e))?;
+    Ok(found.permissions().mode() & 0o777)
 }
 
 fn local(path: &Path, error: &io::Error) -> FolderError {
@@ -336,161 +372,4 @@ pub fn absolute(path: &str) -> Result<&str, FolderError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::node_scripts::WRITE_FAILED;
-    use futures_util::future::BoxFuture;
-
-    use super::*;
-
-    /// Runs the scripts in the shell of this machine.
-    struct Here;
-
-    impl Remote for Here {
-        fn run<'a>(
-            &'a self,
-            _: &'a SshTarget,
-            _: &'a HostKeys,
-            command: &'a Command,
-        ) -> BoxFuture<'a, Result<Output, SshError>> {
-            Box::pin(async move {
-                let mut child = std::process::Command::new("sh")
-                    .args(["-c", &command.script])
-                    .stdin(std::process::Stdio::piped())
-                    .stdout(std::process::Stdio::piped())
-                    .stderr(std::process::Stdio::piped())
-                    .spawn()
-                    .expect("sh");
-                let _ = child
-                    .stdin
-                    .take()
-                    .expect("piped")
-                    .write_all(command.stdin.as_deref().unwrap_or_default());
-                let output = child.wait_with_output().expect("an end");
-                Ok(Output {
-                    code: output.status.code(),
-                    stdout: output.stdout,
-                    stderr: output.stderr,
-                })
-            })
-        }
-        fn forget(&self, _: &SshTarget) {}
-        fn scan<'a>(&'a self, _: &'a SshTarget) -> BoxFuture<'a, Result<Vec<String>, SshError>> {
-            Box::pin(async { Ok(vec![]) })
-        }
-    }
-
-    fn target() -> SshTarget {
-        SshTarget {
-            alias: "pve1".into(),
-            host: "h".into(),
-            port: 22,
-            user: "root".into(),
-            key: None,
-            extra_args: vec![],
-        }
-    }
-
-    /// Both kinds of folder at the same path behave alike.
-    async fn both(path: &Path, test: impl AsyncFn(Folder<'_>)) {
-        let (target, keys) = (target(), HostKeys::Known(vec![]));
-        let text = path.to_str().expect("text").to_owned();
-        test(Folder::Node {
-            remote: &Here,
-            target: &target,
-            keys: &keys,
-            path: &text,
-        })
-        .await;
-        let _ = fs::remove_dir_all(path);
-        test(Folder::Local(path)).await;
-    }
-
-    #[tokio::test]
-    async fn a_file_is_written_once_replaced_read_listed_and_removed() {
-        let root = tempfile::tempdir().expect("a folder");
-        let path = root.path().join("it's snippets");
-        both(&path, async |folder| {
-            let name = "web1-user-data-ci.yml";
-            assert_eq!(folder.read(name).await.expect("read"), None);
-            assert!(folder.list().await.expect("listed").is_empty());
-            let content = b"#cloud-config\n\nno newline at the end\xff".as_slice();
-            assert_eq!(folder.write(name, content).await.expect("written"), Written::Created);
-            assert_eq!(folder.write(name, content).await.expect("written"), Written::Unchanged);
-            assert_eq!(folder.read(name).await.expect("read").as_deref(), Some(content));
-            assert_eq!(
-                fs::metadata(path.join(name)).expect("there").permissions().mode() & 0o777,
-                0o600
-            );
-            assert_eq!(folder.write(name, b"").await.expect("written"), Written::Replaced);
-            assert_eq!(folder.read(name).await.expect("read"), Some(vec![]));
-            folder.write("another.yml", b"x\n").await.expect("written");
-            assert_eq!(folder.list().await.expect("listed"), ["another.yml", name]);
-            assert_eq!(
-                folder
-                    .read_all(&[name, "nothing.yml", "another.yml"])
-                    .await
-                    .expect("read"),
-                [Some(vec![]), None, Some(b"x\n".to_vec())]
-            );
-            let left = fs::read_dir(&path).expect("a folder").count();
-            assert_eq!(left, 2, "no temporary file is left");
-            assert!(folder.remove(&[name]).await.expect("removed"));
-            assert!(!folder.remove(&[name]).await.expect("gone already"));
-        })
-        .await;
-    }
-
-    #[tokio::test]
-    async fn a_missing_storage_and_a_file_in_the_folders_place_are_told_apart() {
-        let root = tempfile::tempdir().expect("a folder");
-        both(&root.path().join("unmounted/snippets"), async |folder| {
-            let error = folder.write("a.yml", b"x").await.expect_err("missing");
-            assert!(matches!(error, FolderError::Missing(_)), "{error:?}");
-        })
-        .await;
-        let file = root.path().join("snippets");
-        fs::write(&file, "by a wrong scp").expect("written");
-        both(&file, async |folder| {
-            let error = folder.write("a.yml", b"x").await.expect_err("a file");
-            assert!(matches!(error, FolderError::NotAFolder(_)), "{error:?}");
-        })
-        .await;
-    }
-
-    #[tokio::test]
-    async fn a_full_disk_is_said_to_be_full() {
-        let output = |code, stderr: &str| Output {
-            code: Some(code),
-            stdout: vec![],
-            stderr: stderr.into(),
-        };
-        let full = output(WRITE_FAILED, "cat: write error: No space left on device\n");
-        assert!(matches!(answer("/s", &full), Err(FolderError::Full(_))));
-        let other = output(WRITE_FAILED, "cat: write error: Input/output error\n");
-        assert!(matches!(answer("/s", &other), Err(FolderError::Failed { .. })));
-        assert!(matches!(
-            answer("/s", &output(NOT_WRITABLE, "")),
-            Err(FolderError::NotWritable(_))
-        ));
-    }
-
-    #[tokio::test]
-    async fn names_stay_inside_the_folder() {
-        let root = tempfile::tempdir().expect("a folder");
-        both(&root.path().join("s"), async |folder| {
-            for name in ["", "..", "../a", "a/b", ".hidden", "-rf", "a b", "a\nb", "$(x)"] {
-                assert!(
-                    matches!(folder.write(name, b"x").await, Err(FolderError::Name(_))),
-                    "{name:?}"
-                );
-                assert!(folder.remove(&[name]).await.is_err(), "{name:?}");
-            }
-        })
-        .await;
-        assert!(absolute("relative").is_err());
-        assert_eq!(
-            absolute("/var/lib/vz/snippets/").expect("absolute"),
-            "/var/lib/vz/snippets"
-        );
-    }
-}
+mod tests;

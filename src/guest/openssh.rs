@@ -398,6 +398,13 @@ impl Remote for OpenSsh {
         Box::pin(self.run_command(target, keys, command))
     }
 
+    fn answers<'a>(&'a self, target: &'a SshTarget, within: Duration) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            let connect = TcpStream::connect((target.host.as_str(), target.port));
+            matches!(timeout(within, connect).await, Ok(Ok(_)))
+        })
+    }
+
     fn forget(&self, target: &SshTarget) {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         slots.retain(|_, slot| slot.target != *target);

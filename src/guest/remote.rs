@@ -163,6 +163,9 @@ pub trait Remote: Send + Sync {
         command: &'a Command,
     ) -> BoxFuture<'a, Result<Output, SshError>>;
 
+    /// Whether something answers on the machine's SSH port within this time: no login, no host key.
+    fn answers<'a>(&'a self, target: &'a SshTarget, within: Duration) -> BoxFuture<'a, bool>;
+
     /// Drops kept connections to a machine, for example because it restarts.
     fn forget(&self, target: &SshTarget);
 

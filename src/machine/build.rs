@@ -156,7 +156,7 @@ fn template(reader: &mut Reader<'_>) -> Option<String> {
 }
 
 /// A fixed id: `Some(None)` for the next free one, `None` where it is wrong.
-fn vmid(reader: &mut Reader<'_>) -> Option<Option<VmId>> {
+pub(super) fn vmid(reader: &mut Reader<'_>) -> Option<Option<VmId>> {
     let Some(field) = reader.get("vms_vmid") else {
         return Some(None);
     };

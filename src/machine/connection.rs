@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::reader::{Field, Reader};
-use super::variables::Variables;
+use super::variables::{Data, Variables};
 use super::{Dns, Guest, Network, Snippets, SshTarget, Waits, names, shell_words};
 use crate::diagnose::Diagnostic;
 
@@ -156,6 +156,7 @@ pub(super) fn snippets(reader: &mut Reader<'_>, node: Option<&str>) -> Option<Sn
             None => None,
         },
     };
+    let mode = snippets_mode(reader);
     let node_ssh = match node.and_then(|node| Some((node, reader.vars.of_host(node)?))) {
         None => Some(None),
         Some((node, vars)) => node_ssh(reader, node, vars.as_ref()).map(Some),
@@ -164,8 +165,32 @@ pub(super) fn snippets(reader: &mut Reader<'_>, node: Option<&str>) -> Option<Sn
         keep: reader.flag("vms_keep_snippets"),
         storage: storage?,
         local_path: local_path?,
+        mode: mode?,
         node_ssh: node_ssh?,
     })
+}
+
+/// The mode of documents in a mounted folder. Without quotes YAML reads 0644 as an octal number, which means the same.
+fn snippets_mode(reader: &mut Reader<'_>) -> Option<Option<u32>> {
+    let Some(field) = reader.get("vms_snippets_mode") else {
+        return Some(None);
+    };
+    let bits = match &field.value.data {
+        Data::Str(text) => u32::from_str_radix(text.trim().trim_start_matches("0o"), 8).ok(),
+        Data::Int(number) => u32::try_from(*number).ok(),
+        _ => None,
+    };
+    let known = bits.filter(|bits| matches!(bits, 0o600 | 0o640 | 0o644));
+    if known.is_none() {
+        reader.push(
+            field
+                .error("machine/unknown-value", format!("{} is {}", field.path, field.show()))
+                .rule("\"0600\", \"0640\" or \"0644\": the documents are data, and the owner has to be able to replace them")
+                .help("vms_snippets_mode: \"0644\""),
+        );
+        return None;
+    }
+    Some(known)
 }
 
 /// The node as a host of the inventory; as root and under its name, unless it says otherwise.
@@ -293,180 +318,4 @@ pub(super) fn waits(reader: &mut Reader<'_>) -> Option<Waits> {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::machine::testing::{codes, good, problems, warnings};
-
-    #[test]
-    fn the_guest_is_reached_at_its_address_as_the_template_user() {
-        let ssh = good().build().unwrap().machine.ssh;
-        assert_eq!(
-            (ssh.alias.as_str(), ssh.host.as_str(), ssh.port, ssh.user.as_str()),
-            ("web-0", "10.0.20.31", 22, "ops")
-        );
-        assert_eq!((ssh.key, ssh.extra_args.len()), (None, 0));
-    }
-
-    #[test]
-    fn the_ansible_variables_say_otherwise() {
-        let vars = good()
-            .set("ansible_host", "127.0.0.1")
-            .set("ansible_port", "2222")
-            .set("ansible_user", "admin")
-            .set("ansible_ssh_private_key_file", "~/.ssh/id_lab")
-            .set("ansible_ssh_common_args", "-J jump.lab.test")
-            .set("ansible_ssh_extra_args", "-o 'ProxyCommand=ssh -W %h:%p b'");
-        let ssh = vars.build().unwrap().machine.ssh;
-        assert_eq!(
-            (ssh.host.as_str(), ssh.port, ssh.user.as_str()),
-            ("127.0.0.1", 2222, "admin")
-        );
-        assert_eq!(ssh.key.unwrap(), std::path::Path::new("/home/ops/.ssh/id_lab"));
-        assert_eq!(
-            ssh.extra_args,
-            ["-J", "jump.lab.test", "-o", "ProxyCommand=ssh -W %h:%p b"]
-        );
-        let old = good()
-            .set("ansible_ssh_host", "10.9.9.9")
-            .set("ansible_ssh_port", 23)
-            .build()
-            .unwrap()
-            .machine
-            .ssh;
-        assert_eq!((old.host.as_str(), old.port), ("10.9.9.9", 23));
-    }
-
-    #[test]
-    fn a_node_of_the_inventory_is_reached_as_that_host() {
-        assert!(good().build().unwrap().machine.snippets.node_ssh.is_none());
-        let bare = good()
-            .other("pve1", json!({}))
-            .build()
-            .unwrap()
-            .machine
-            .snippets
-            .node_ssh
-            .unwrap();
-        assert_eq!(
-            (bare.alias.as_str(), bare.host.as_str(), bare.user.as_str()),
-            ("pve1", "pve1", "root")
-        );
-        let full = good().other(
-            "pve1",
-            json!({"ansible_host": "10.0.0.11", "ansible_user": "deploy", "ansible_port": 2200}),
-        );
-        let full = full.build().unwrap().machine.snippets.node_ssh.unwrap();
-        assert_eq!(
-            (full.host.as_str(), full.user.as_str(), full.port),
-            ("10.0.0.11", "deploy", 2200)
-        );
-    }
-
-    #[test]
-    fn dns_follows_what_is_there() {
-        let dns = |vars: &crate::machine::testing::TestVars| vars.build().unwrap().machine.dns;
-        assert!(matches!(dns(&good()), Dns::None));
-        let hole = good()
-            .set("pihole_api_host", "10.0.20.253")
-            .set("pihole_password", "pw");
-        let url = |vars: &crate::machine::testing::TestVars| match dns(vars) {
-            Dns::Pihole { url, .. } => url,
-            Dns::None => panic!("none"),
-        };
-        assert_eq!(url(&hole), "http://10.0.20.253");
-        assert!(matches!(dns(&hole.clone().set("vms_dns", "none")), Dns::None));
-        for (name, value, want) in [
-            ("pihole_api_host", "127.0.0.1:18080", "http://127.0.0.1:18080"),
-            ("pihole_api_host", "2001:db8::5", "http://[2001:db8::5]"),
-            ("pihole_api_host", "[2001:db8::5]:81", "http://[2001:db8::5]:81"),
-            (
-                "pihole_api_url",
-                "https://dns.lab.test:8443/",
-                "https://dns.lab.test:8443",
-            ),
-        ] {
-            assert_eq!(url(&hole.clone().set(name, value)), want);
-        }
-        let global = good()
-            .set("global_pihole_api_host", "10.0.20.9")
-            .set("pihole_password", "pw");
-        assert_eq!(url(&global), "http://10.0.20.9");
-        assert_eq!(
-            warnings(&good().set("pihole_api_host", "10.0.20.253")),
-            ["machine/dns-incomplete"]
-        );
-    }
-
-    #[test]
-    fn broken_connections_are_told() {
-        let table = [
-            (good().set("ansible_port", 0), "machine/out-of-range"),
-            (good().set("ansible_host", "a b"), "machine/invalid-endpoint"),
-            (good().set("ansible_user", "-l root"), "machine/invalid-name"),
-            (good().set("ansible_ssh_common_args", "-o 'x"), "machine/ssh-args"),
-            (
-                good()
-                    .other("pve1", json!({"ansible_port": "ssh"}))
-                    .set("vms_name", "x"),
-                "machine/wrong-type",
-            ),
-            (good().set("vms_snippets_storage", "/var"), "machine/invalid-name"),
-            (good().set("vms_snippets_path", "snippets"), "machine/relative-path"),
-            (good().set("vms_dns", "bind"), "machine/unknown-value"),
-            (
-                good().set("vms_dns", "pihole").set("pihole_password", "pw"),
-                "machine/missing-variable",
-            ),
-            (
-                good().set("pihole_api_url", "ftp://dns").set("pihole_password", "pw"),
-                "machine/pihole-url",
-            ),
-            (
-                good().set("pihole_api_host", "dns/admin").set("pihole_password", "pw"),
-                "machine/pihole-url",
-            ),
-            (good().set("vms_startup_timeout", 0), "machine/out-of-range"),
-            (good().set("vms_cloud_init_poll_retries", "many"), "machine/wrong-type"),
-            (good().set("vms_cloud_init_poll_delay", -1), "machine/out-of-range"),
-        ];
-        for (vars, code) in table {
-            let problems = match vars.build() {
-                Ok(_) => panic!("built: {vars:?}"),
-                Err(problems) => problems,
-            };
-            assert_eq!(codes(&problems), [code], "{vars:?}");
-        }
-        let node = good()
-            .other("pve1", json!({"ansible_port": "ssh"}))
-            .build()
-            .unwrap_err();
-        assert_eq!(node[0].host.as_deref(), Some("pve1"), "the node's own variable");
-        assert_eq!(
-            codes(&problems(&good().set("vms_startup_timeout", 0))),
-            ["machine/out-of-range"]
-        );
-    }
-
-    #[test]
-    fn budgets_have_the_defaults_of_old() {
-        let waits = good().build().unwrap().machine.waits;
-        let secs: Vec<u64> = [
-            waits.startup,
-            waits.cloud_init,
-            waits.cloud_init_command,
-            waits.restart,
-            waits.task_idle,
-            waits.shutdown,
-        ]
-        .iter()
-        .map(Duration::as_secs)
-        .collect();
-        assert_eq!(secs, [600, 1800, 30, 600, 300, 120]);
-        let own = good()
-            .set("vms_cloud_init_poll_retries", "10")
-            .set("vms_cloud_init_poll_delay", 2);
-        assert_eq!(own.build().unwrap().machine.waits.cloud_init, Duration::from_secs(20));
-    }
-}
+mod tests;

@@ -58,6 +58,16 @@ impl<'i> HostVariables<'i> {
     }
 }
 
+impl HostVariables<'_> {
+    /// An entry of a mapping that is evaluated as a whole.
+    fn whole(&self, name: &str, key: &str) -> Result<Option<Value>, Diagnostic> {
+        Ok(match self.scope.get(name)?.map(|value| value.data) {
+            Some(Data::Map(mut map)) => map.swap_remove(key).map(|entry| entry.value),
+            Some(_) | None => None,
+        })
+    }
+}
+
 impl Variables for HostVariables<'_> {
     fn host(&self) -> &str {
         &self.host
@@ -69,6 +79,26 @@ impl Variables for HostVariables<'_> {
 
     fn get(&self, name: &str) -> Result<Option<Value>, Diagnostic> {
         let value = self.scope.get(name)?;
+        if let Some(value) = &value {
+            self.secrets.note(value);
+        }
+        Ok(value)
+    }
+
+    /// A mapping of all hosts, asked for each of them, is not evaluated as a whole every time.
+    fn entry(&self, name: &str, key: &str) -> Result<Option<Value>, Diagnostic> {
+        let value = match self.scope.raw(name).map(|value| &value.data) {
+            Some(Data::Map(map)) => match map.get(key).map(|entry| &entry.value) {
+                None => return Ok(None),
+                Some(Value {
+                    data: Data::Str(text),
+                    place,
+                    ..
+                }) => Some(self.scope.render(text, place)?),
+                Some(_) => self.whole(name, key)?,
+            },
+            Some(_) | None => self.whole(name, key)?,
+        };
         if let Some(value) = &value {
             self.secrets.note(value);
         }

@@ -19,6 +19,7 @@
 mod addresses;
 mod boot_order;
 mod build;
+mod claims;
 mod cluster;
 mod connection;
 mod disks;
@@ -53,6 +54,7 @@ use crate::proxmox::ids::{Mac, NodeName, StorageName, VmId};
 use crate::secret::Secret;
 
 pub use build::{Built, build};
+pub use claims::{Claims, check_claims, claims};
 pub use host_variables::{HostVariables, SecretsSeen};
 pub use reference::reference_markdown;
 pub use run::check_run;
@@ -405,6 +407,8 @@ pub struct Snippets {
     pub keep: bool,
     /// `vms_snippets_path`: the storage's snippet folder as mounted on this control node; `None` goes over SSH.
     pub local_path: Option<PathBuf>,
+    /// `vms_snippets_mode`: the mode of the documents in `vms_snippets_path`; `None` is 0600.
+    pub mode: Option<u32>,
     /// How to log in to the destination node: the inventory's host of the node's name; `None` asks the cluster for the
     /// node's address and logs in as root on port 22.
     pub node_ssh: Option<SshTarget>,

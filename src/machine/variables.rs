@@ -22,6 +22,18 @@ pub trait Variables {
     /// A template that cannot be evaluated: an undefined variable, a loop, a syntax error.
     fn get(&self, name: &str) -> Result<Option<Value>, Diagnostic>;
 
+    /// One entry of a variable that is a mapping; `None` where there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Variables::get`].
+    fn entry(&self, name: &str, key: &str) -> Result<Option<Value>, Diagnostic> {
+        Ok(match self.get(name)?.map(|value| value.data) {
+            Some(Data::Map(mut map)) => map.swap_remove(key).map(|entry| entry.value),
+            Some(_) | None => None,
+        })
+    }
+
     /// The names of all variables that are defined for the host.
     fn names(&self) -> Vec<String>;
 

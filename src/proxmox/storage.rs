@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::client::{Client, param};
 use super::error::ApiError;
@@ -91,20 +92,26 @@ impl Client {
         self.list(format!("/nodes/{node}/storage"), Vec::new()).await
     }
 
-    /// How a storage is configured.
+    /// How a storage is configured; `None` if there is none of the name, or the identity may not see it.
+    ///
+    /// The list is asked, not the one storage: the list tells every storage on which the identity has Datastore.Audit or
+    /// Datastore.AllocateSpace, with path and folders, while `GET /storage/{storage}` wants Datastore.Allocate (pve-storage:
+    /// `API2/Storage/Config.pm`).
     ///
     /// # Errors
     ///
     /// As every call: [`ApiError`].
-    pub async fn storage_config(&self, storage: &StorageName) -> Result<StorageConfig, ApiError> {
+    pub async fn storage_config(&self, storage: &StorageName) -> Result<Option<StorageConfig>, ApiError> {
         #[derive(Deserialize)]
         struct Raw {
+            #[serde(default, deserialize_with = "json::text")]
+            storage: String,
             #[serde(rename = "type", default, deserialize_with = "json::text")]
             kind: String,
             #[serde(default, deserialize_with = "json::opt_text")]
             path: Option<String>,
-            #[serde(rename = "content-dirs", default, deserialize_with = "json::list")]
-            content_dirs: Vec<String>,
+            #[serde(rename = "content-dirs", default)]
+            content_dirs: Value,
             #[serde(default, deserialize_with = "json::list")]
             content: Vec<String>,
             #[serde(default, deserialize_with = "json::list")]
@@ -112,30 +119,16 @@ impl Client {
             #[serde(default, deserialize_with = "json::flag")]
             disable: bool,
         }
-        self.get_with(format!("/storage/{storage}"), Vec::new(), |data| {
-            let Raw {
-                kind,
-                path,
-                content_dirs,
-                content,
-                nodes,
-                disable,
-            } = json::from_value(data)?;
-            let content_dirs = content_dirs
-                .iter()
-                .filter_map(|pair| pair.split_once('='))
-                .map(|(content, dir)| (content.to_owned(), dir.to_owned()))
-                .collect();
-            Ok(StorageConfig {
-                kind,
-                path,
-                content_dirs,
-                content,
-                nodes,
-                disabled: disable,
-            })
-        })
-        .await
+        let all: Vec<Raw> = self.list("/storage".to_owned(), Vec::new()).await?;
+        let found = all.into_iter().find(|raw| raw.storage == storage.as_str());
+        Ok(found.map(|raw| StorageConfig {
+            kind: raw.kind,
+            path: raw.path,
+            content_dirs: content_dirs(&raw.content_dirs),
+            content: raw.content,
+            nodes: raw.nodes,
+            disabled: raw.disable,
+        }))
     }
 
     /// What lies on a storage, of one content type or of one VM if wanted. Snippets are seen with Datastore.Allocate only.
@@ -157,5 +150,42 @@ impl Client {
             .collect();
         self.list(format!("/nodes/{node}/storage/{storage}/content"), params)
             .await
+    }
+}
+
+/// `content-dirs`: `snippets=ci,iso=isos`, or the same as an object, as it was before it was written out as text.
+fn content_dirs(value: &Value) -> BTreeMap<String, String> {
+    match value {
+        Value::String(text) => json::split_list(text)
+            .iter()
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(content, dir)| (content.to_owned(), dir.to_owned()))
+            .collect(),
+        Value::Object(map) => map
+            .iter()
+            .filter_map(|(content, dir)| Some((content.clone(), dir.as_str()?.to_owned())))
+            .collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => BTreeMap::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn folders_are_read_as_text_and_as_an_object() {
+        let wanted: BTreeMap<String, String> = [("snippets".to_owned(), "ci".to_owned())].into();
+        let table = [
+            (json!("snippets=ci"), wanted.clone()),
+            (json!({"snippets": "ci"}), wanted),
+            (json!(null), BTreeMap::new()),
+            (json!("snippets"), BTreeMap::new()),
+        ];
+        for (value, want) in table {
+            assert_eq!(content_dirs(&value), want, "{value}");
+        }
     }
 }

@@ -179,6 +179,53 @@ impl World {
         upid
     }
 
+    /// A backup job of somebody else has come to this VM: one task for many guests, which holds the VM's lock until
+    /// [`World::end_backup`].
+    pub fn begin_backup(&mut self, vmid: u32) {
+        let Some(vm) = self.vms.get_mut(&vmid) else { return };
+        vm.config.current.insert("lock".to_owned(), "backup".to_owned());
+        let node = vm.node.clone();
+        self.next_pid += 1;
+        let pid = self.next_pid;
+        self.tasks.push(Task {
+            upid: format!(
+                "UPID:{node}:{pid:08X}:00000001:{:08X}:vzdump::root@pam:",
+                self.now_ms / 1000
+            ),
+            node,
+            pid,
+            pstart: 1,
+            start_ms: self.now_ms,
+            kind: "vzdump".to_owned(),
+            id: String::new(),
+            user: "root@pam".to_owned(),
+            log: Vec::new(),
+            end_ms: None,
+            exit: None,
+            warnings: 0,
+            due_ms: u64::MAX,
+            pauses: 0,
+            job: None,
+            waiting: None,
+        });
+    }
+
+    /// The backup job has ended, well or killed (`unexpected status`); only a killed one leaves its lock behind.
+    pub fn end_backup(&mut self, vmid: u32, exit: &str) {
+        let running = self
+            .tasks
+            .iter()
+            .filter(|task| task.kind == "vzdump" && task.is_running());
+        for pid in running.map(|task| task.pid).collect::<Vec<_>>() {
+            self.end_task(pid, exit);
+        }
+        if exit == "OK"
+            && let Some(vm) = self.vms.get_mut(&vmid)
+        {
+            vm.config.current.shift_remove("lock");
+        }
+    }
+
     /// A node keeps about its last two thousand tasks.
     fn forget_old_tasks(&mut self) {
         if self.tasks.len() > 4000 {

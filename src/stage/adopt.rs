@@ -7,7 +7,9 @@
 //!   has one, and runs                              initialized: trust and finalize are left
 //!   has one, and is stopped                        created: hardware, start, cloud-init and the rest are left
 //!
-//!   a record exists, another name, a template or a container, a second VM of the name, being made, no SMBIOS UUID,
+//!   its own record is another host's               the same phase, for this host: the host was renamed in the inventory
+//!
+//!   any other record exists, another name, a template or a container, a second VM of the name, being made, no SMBIOS UUID,
 //!   or the listing is incomplete                   refused
 //! ```
 
@@ -24,15 +26,10 @@ use crate::proxmox::config::VmConfig;
 use crate::proxmox::ids::VmId;
 use crate::stage::Vm;
 use crate::stage::hardware::difference;
-use crate::state::record::{Phase, Record};
+use crate::state::record::{Phase, Record, VmKey};
 
 /// How the verdict of an adopted VM's cloud-init begins on record: nobody has judged it.
 const ADOPTED: &str = "adopted";
-
-/// Whether the VM was adopted as it ran, and nothing has been done to it since.
-pub fn is_adopted(phase: &Phase) -> bool {
-    matches!(phase, Phase::Initialized { verdict, .. } if verdict.starts_with(ADOPTED))
-}
 
 /// A VM that may be taken in.
 #[derive(Clone, Debug)]
@@ -125,6 +122,19 @@ pub fn unclaimed(name: &str, vmid: VmId, cluster: &str, records: &[Record]) -> R
         .exit(Exit::Refused)
         .into()),
     }
+}
+
+/// The record of this very VM (name, number and SMBIOS UUID) that is another host's, if there is one: the host was renamed
+/// in the inventory, and its record goes on under the new name. A clone that is only intended has no identity yet.
+pub fn renamed<'r>(machine: &Machine, vmid: VmId, uuid: Option<&str>, records: &'r [Record]) -> Option<&'r Record> {
+    records.iter().find(|record| {
+        record.name == machine.name
+            && record.key == VmKey::of(&machine.cluster.host, machine.cluster.port, &machine.name)
+            && record.phase.vmid() == vmid
+            && uuid.is_some()
+            && record.phase.uuid() == uuid
+            && !record.is_of(&machine.host)
+    })
 }
 
 /// What the VM would be taken in as.
@@ -293,6 +303,29 @@ mod tests {
             phase(json!({"lock": "clone", "smbios1": "uuid=6B2F"}), false),
             Err("adopt/locked")
         );
+    }
+
+    #[test]
+    fn only_the_record_of_this_very_vm_goes_on_under_another_host() {
+        let phase = |vmid: u32| Phase::Created {
+            vmid: vmid.try_into().unwrap(),
+            uuid: "u".to_owned(),
+            node: machine().node,
+        };
+        let cluster = machine().cluster;
+        let record = |host: &str, name: &str, vmid| Record::new(&cluster.host, cluster.port, host, name, phase(vmid));
+        let found = |record: Record, uuid: Option<&str>| {
+            renamed(&machine(), 100.try_into().unwrap(), uuid, &[record]).map(|record| record.host.clone())
+        };
+        let old = Some("old-0".to_owned());
+        assert_eq!(found(record("old-0", "web-0", 100), Some("u")), old);
+        assert_eq!(found(record("old-0", "web-0", 100), Some("v")), None, "another UUID");
+        assert_eq!(found(record("old-0", "web-0", 100), None), None);
+        assert_eq!(found(record("old-0", "web-0", 101), Some("u")), None, "another number");
+        assert_eq!(found(record("old-0", "db-0", 100), Some("u")), None, "another name");
+        assert_eq!(found(record("WEB-0", "web-0", 100), Some("u")), None, "the same host");
+        let elsewhere = Record::new("other", 8006, "old-0", "web-0", phase(100));
+        assert_eq!(found(elsewhere, Some("u")), None, "another cluster");
     }
 
     #[test]

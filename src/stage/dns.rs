@@ -140,9 +140,10 @@ fn conflict(record: &Record, same_name: &[Record], server: &str) -> Diagnostic {
 /// What to tell about the DNS server.
 pub(super) fn explain(error: &DnsError) -> Failure {
     let (code, retry, help) = match error {
+        // No connection came about, or only a question or the login got no answer: no record was changed.
         DnsError::Unreachable { .. } => (
             "dns/unreachable",
-            Retry::No,
+            Retry::NotExecuted,
             "check pihole_api_host and that the server runs",
         ),
         DnsError::Denied { .. } => (
@@ -169,4 +170,65 @@ pub(super) fn explain(error: &DnsError) -> Failure {
             .exit(Exit::HostFailed),
     )
     .retry(retry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_certainly_not_executed_is_tried_again() {
+        let (server, detail) = (|| "http://dns".to_owned(), || "why".to_owned());
+        let action = || "adding a record".to_owned();
+        let table = [
+            (
+                DnsError::Unreachable {
+                    server: server(),
+                    detail: detail(),
+                },
+                Retry::NotExecuted,
+            ),
+            (
+                DnsError::Busy {
+                    server: server(),
+                    detail: detail(),
+                },
+                Retry::NotExecuted,
+            ),
+            (
+                DnsError::Unknown {
+                    server: server(),
+                    action: action(),
+                    detail: detail(),
+                },
+                Retry::Doubt,
+            ),
+            (
+                DnsError::Denied {
+                    server: server(),
+                    detail: detail(),
+                },
+                Retry::No,
+            ),
+            (
+                DnsError::Refused {
+                    server: server(),
+                    action: action(),
+                    status: 400,
+                    detail: detail(),
+                },
+                Retry::No,
+            ),
+            (
+                DnsError::Unreadable {
+                    server: server(),
+                    detail: detail(),
+                },
+                Retry::No,
+            ),
+        ];
+        for (error, want) in table {
+            assert_eq!(explain(&error).retry, want, "{error}");
+        }
+    }
 }

@@ -24,17 +24,20 @@ pub fn ssh_target(machine: &Machine, node: &NodeName, listing: &Listing) -> Opti
 }
 
 /// The real path of a storage's snippets (pve-storage: `snippets` below the storage's path, unless `content-dirs` says
-/// otherwise; network storages are mounted at `/mnt/pve/<id>`).
-pub fn snippet_dir(storage: &str, config: Option<&StorageConfig>) -> String {
-    let path = match config.and_then(|config| config.path.clone()) {
-        Some(path) => path,
-        None if storage == "local" => "/var/lib/vz".to_owned(),
-        None => format!("/mnt/pve/{storage}"),
-    };
-    let folder = config
-        .and_then(|config| config.content_dirs.get("snippets").cloned())
-        .unwrap_or_else(|| "snippets".to_owned());
-    format!("{}/{}", path.trim_end_matches('/'), folder.trim_matches('/'))
+/// otherwise); `None` where the API does not tell the path. It is never guessed: documents in the wrong folder show when
+/// the VM is started, after DNS and clone.
+pub fn snippet_dir(config: Option<&StorageConfig>) -> Option<String> {
+    let config = config?;
+    let path = config.path.as_ref()?;
+    let folder = config.content_dirs.get("snippets").map_or("snippets", String::as_str);
+    Some(format!("{}/{}", path.trim_end_matches('/'), folder.trim_matches('/')))
+}
+
+/// What to do where the path of a storage is not told.
+pub fn tell_path(storage: &str) -> String {
+    format!(
+        "grant the identity Datastore.Audit on /storage/{storage}, or set vms_snippets_path to the storage's mounted snippet folder"
+    )
 }
 
 #[cfg(test)]
@@ -42,14 +45,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_snippet_folder_is_the_storages_real_one() {
-        assert_eq!(snippet_dir("local", None), "/var/lib/vz/snippets");
-        assert_eq!(snippet_dir("nas", None), "/mnt/pve/nas/snippets");
-        let config = StorageConfig {
-            path: Some("/srv/pve/".to_owned()),
-            content_dirs: [("snippets".to_owned(), "/ci".to_owned())].into(),
+    fn the_snippet_folder_is_the_storages_real_one_and_never_guessed() {
+        let config = |path: Option<&str>, folder: Option<&str>| StorageConfig {
+            path: path.map(str::to_owned),
+            content_dirs: folder
+                .map(|folder| ("snippets".to_owned(), folder.to_owned()))
+                .into_iter()
+                .collect(),
             ..StorageConfig::default()
         };
-        assert_eq!(snippet_dir("srv", Some(&config)), "/srv/pve/ci");
+        let table = [
+            (None, None),
+            (Some(config(None, None)), None),
+            (Some(config(None, Some("ci"))), None),
+            (Some(config(Some("/var/lib/vz"), None)), Some("/var/lib/vz/snippets")),
+            (Some(config(Some("/srv/pve/"), Some("/ci"))), Some("/srv/pve/ci")),
+        ];
+        for (config, want) in table {
+            assert_eq!(snippet_dir(config.as_ref()).as_deref(), want, "{config:?}");
+        }
     }
 }

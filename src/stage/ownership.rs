@@ -8,6 +8,7 @@
 //!   none                VM of the name                   refuse: not ours
 //!   any                 container/template of the name   refuse: wrong kind
 //!   any                 two VMs of the name              refuse: ambiguous
+//!   of another host     (whatever)                       refuse: see [`host`]
 //!   Cloning             VM of the name, our mark         New, with its intent: the clone stage goes on
 //!   Cloning             VM of the name without our mark  refuse: not ours
 //!   Cloning             no VM of the name                New, if the number has our mark or the listing is complete
@@ -19,6 +20,8 @@
 //! ```
 //!
 //! The node is an observation, never identity: a VM that moved is the same VM.
+
+pub(crate) mod host;
 
 use crate::diagnose::{Diagnostic, Exit};
 use crate::engine::cluster::{Listed, Listing};
@@ -70,6 +73,9 @@ impl Stage for Ownership {
     type Evidence = Decision;
 
     async fn observe(&self, run: &HostRun) -> Result<Seen<Decision>, Failure> {
+        if let Err(diagnostic) = run.with_record(|record| host::agrees(&run.machine, record)) {
+            return Ok(Seen::Foreign(diagnostic));
+        }
         let phase = run.phase();
         if let (Some(Phase::Complete { .. }), Some(seen)) = (&phase, &self.found.recorded)
             && let Some(drive) = seen.config.cloudinit_drives().first()

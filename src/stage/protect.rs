@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Only the exact name of the VM overrides. A VM that provision itself is making is nobody's dependency yet: its restart
-//! in finalize is refused only if it is us, or if it was adopted as it ran.
+//! in finalize is refused only if it is us. Every other restart of a declared VM is refused too: that of an adopted one,
+//! whatever was done to it since, and that of one whose record does not say that vmwright made it.
 
 use crate::diagnose::{Diagnostic, Exit};
 use crate::engine::event::StageName;
@@ -18,7 +19,6 @@ use crate::engine::stage::{Seen, Stage};
 use crate::machine::Machine;
 use crate::proxmox::config::VmConfig;
 use crate::stage::Vm;
-use crate::stage::adopt::is_adopted;
 use crate::stage::remove::standing::Here;
 
 /// What is about to be done to a VM.
@@ -96,7 +96,8 @@ impl Stage for Protection {
 
 /// Whether provision may restart the VM; an override is told.
 pub fn may_restart(run: &HostRun, vm: &Vm, config: &VmConfig) -> Result<(), Failure> {
-    let declared = run.machine.protected && run.phase().is_some_and(|phase| is_adopted(&phase));
+    // Provision never restarts a complete VM, so a VM of our own making is restarted before it was ever finished.
+    let declared = run.machine.protected && !run.is_of_our_making();
     match judge(&run.shared.protection, &run.machine, config, Deed::Restart, declared) {
         Ok(None) => Ok(()),
         Ok(Some(warning)) => {

@@ -48,12 +48,14 @@ impl Stage for Snippets<'_> {
             .read_all(&[&user.0, &network.0])
             .await
             .map_err(|error| place.explain(&error))?;
-        let mut missing: Vec<Change> = [user, network]
-            .into_iter()
-            .zip(there)
-            .filter(|((_, content), there)| there.as_deref() != Some(content.as_bytes()))
-            .map(|((name, _), _)| Change::new(name, place.to_string()))
-            .collect();
+        let mut missing: Vec<Change> = Vec::new();
+        for ((name, content), there) in [user, network].into_iter().zip(there) {
+            if there.as_deref() != Some(content.as_bytes()) {
+                missing.push(Change::new(name, place.to_string()));
+            } else if !folder.has_mode(&name).map_err(|error| place.explain(&error))? {
+                missing.push(Change::new(name, format!("{place}, with its mode")));
+            }
+        }
         if !place.news(run)?.is_empty() {
             let file = run.shared.known_hosts.display().to_string();
             missing.push(Change::new(format!("host key of {}", place.node), file));
@@ -192,7 +194,10 @@ impl Place {
                 keys,
                 path: &self.path,
             },
-            None => Folder::Local(self.path.as_ref()),
+            None => Folder::Local {
+                path: self.path.as_ref(),
+                mode: run.machine.snippets.mode,
+            },
         }
     }
 
@@ -297,11 +302,22 @@ async fn place_on(run: &HostRun, node: &NodeName) -> Result<Place, Failure> {
         None => {
             let listing = run.listing().await?;
             let storage = &run.machine.snippets.storage;
-            let config = if_told(run.api().storage_config(storage).await)?;
-            (
-                node_access::ssh_target(&run.machine, node, &listing),
-                node_access::snippet_dir(storage.as_str(), config.as_ref()),
-            )
+            let config = if_told(run.api().storage_config(storage).await)?.flatten();
+            let Some(path) = node_access::snippet_dir(config.as_ref()) else {
+                return Err(Failure::new(
+                    Diagnostic::error(
+                        "snippets/unknown-path",
+                        format!(
+                            "the API does not tell the path of storage {storage}, where the snippets of {} are",
+                            run.machine.host
+                        ),
+                    )
+                    .key("vms_snippets_storage")
+                    .at(run.machine.origins.place("vms_snippets_storage"))
+                    .help(node_access::tell_path(storage.as_str())),
+                ));
+            };
+            (node_access::ssh_target(&run.machine, node, &listing), path)
         }
     };
     Place::of(run, node, target, path)

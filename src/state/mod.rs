@@ -26,6 +26,7 @@ pub mod record;
 pub mod store;
 
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -51,6 +52,19 @@ pub struct StateDir {
     root: PathBuf,
     store: Arc<dyn Store>,
     identity: Arc<Identity>,
+}
+
+/// An address that a record tells of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// The address.
+    pub address: IpAddr,
+    /// The VM's key.
+    pub key: VmKey,
+    /// The VM's host in the inventory.
+    pub host: String,
+    /// The VM's name.
+    pub name: String,
 }
 
 impl StateDir {
@@ -218,6 +232,23 @@ impl StateDir {
         let names = self.list("records")?;
         let key = |name: &String| VmKey::try_from(name.strip_suffix(".json")?.to_owned()).ok();
         Ok(names.iter().filter_map(key).collect())
+    }
+
+    /// The addresses in all records. A record that cannot be read is told when its own VM is worked on.
+    pub fn recorded(&self) -> Vec<Recorded> {
+        let keys = self.records().unwrap_or_default();
+        let records = keys.iter().filter_map(|key| self.read_record(key).ok().flatten());
+        records
+            .flat_map(|record| {
+                let addresses: Vec<IpAddr> = record.phase.addresses().collect();
+                addresses.into_iter().map(move |address| Recorded {
+                    address,
+                    key: record.key.clone(),
+                    host: record.host.clone(),
+                    name: record.name.clone(),
+                })
+            })
+            .collect()
     }
 
     /// Where the record of a VM is: for messages.

@@ -19,6 +19,7 @@
 //! others write. Nothing in it is secret.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -93,12 +94,16 @@ pub struct Record {
     pub key: VmKey,
     /// The cluster's API address, `host:port`, the host in lower case.
     pub cluster: String,
-    /// `inventory_hostname`: the guest. For people; it is not part of the identity.
+    /// `inventory_hostname`: the guest. It is not part of the key, but another host of the same `vms_name` is refused.
     pub host: String,
     /// `vms_name`: the VM's name in Proxmox.
     pub name: String,
     /// The version of vmwright that wrote it last.
     pub engine: String,
+    /// Whether vmwright made the VM: its first record was the intent to clone. An adopted VM is never one, nor is that of a
+    /// record which does not say so.
+    #[serde(default)]
+    pub made: bool,
     /// When the first record of this VM was written.
     pub created: Timestamp,
     /// When this one was written.
@@ -119,6 +124,7 @@ impl Record {
             host: host.into(),
             name,
             engine: env!("CARGO_PKG_VERSION").to_owned(),
+            made: matches!(phase, Phase::Cloning { .. }),
             created: now,
             updated: now,
             phase,
@@ -134,6 +140,20 @@ impl Record {
             phase,
             ..self.clone()
         }
+    }
+
+    /// The same VM as another host of the inventory: that one was renamed.
+    #[must_use]
+    pub fn of_host(&self, host: impl Into<String>) -> Self {
+        Self {
+            host: host.into(),
+            ..self.with(self.phase.clone())
+        }
+    }
+
+    /// Whether this is the record of a host of the inventory; names of hosts do not tell upper from lower case.
+    pub fn is_of(&self, host: &str) -> bool {
+        self.host.eq_ignore_ascii_case(host)
     }
 
     /// The file's content.
@@ -331,6 +351,18 @@ impl Phase {
             | Self::Complete { node, .. }
             | Self::Removing { node, .. } => Some(node),
         }
+    }
+
+    /// The guest's addresses, as far as they were seen.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        let seen: &[String] = match self {
+            Self::Cloning { .. } | Self::Created { .. } | Self::Initialized { .. } => &[],
+            Self::Finalizing { addresses, .. }
+            | Self::Complete { addresses, .. }
+            | Self::Removing { addresses, .. } => addresses,
+        };
+        seen.iter()
+            .filter_map(|address| address.split('/').next()?.parse().ok())
     }
 
     /// The phase's name, as in the file.

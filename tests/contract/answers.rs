@@ -122,7 +122,6 @@ async fn ask(
             .await
             .map(|tasks| tasks.len()),
         "GET /nodes/{node}/storage" => client.storages(&node).await.map(|storages| storages.len()),
-        "GET /storage/{storage}" => client.storage_config(&storage()).await.map(|_| 1),
         "GET /nodes/{node}/storage/{storage}/content" => client
             .content(&node, &storage(), None, None)
             .await

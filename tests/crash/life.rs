@@ -156,6 +156,7 @@ async fn run(
         limits: Limits::new(2, 1),
         redactor,
         state: Arc::new(state),
+        recorded: std::sync::OnceLock::new(),
         remote: Arc::new(ssh),
         known_hosts: site.known_hosts(),
         templates_dir: None,

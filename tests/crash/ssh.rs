@@ -9,6 +9,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use vmwright::guest::known_hosts;
@@ -260,6 +261,13 @@ impl Remote for Ssh {
                 Some(Mishap::CutAfter) => Err(lost()),
                 Some(Mishap::CutBefore | Mishap::NotSent) | None => output,
             }
+        })
+    }
+
+    fn answers<'a>(&'a self, target: &'a SshTarget, _within: Duration) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            moment().await;
+            self.at(target).is_ok()
         })
     }
 

@@ -163,3 +163,44 @@ async fn the_documented_role_is_enough_for_a_whole_life() {
     site.vmwright(&remove).await.assert_code(0);
     assert_eq!(site.vms(), []);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_documented_role_finds_the_snippet_folder_wherever_it_is() {
+    let site = crate::remove::with("", |plan| {
+        *plan.spec.roles.get_mut("Automation").unwrap() = documented_role();
+        let local = plan.spec.storages.get_mut("local").unwrap();
+        local.path = Some("/srv/pve".to_owned());
+    })
+    .await;
+    site.vmwright(&["provision", "--limit", "web-1", "-e", "vms_keep_snippets=true"])
+        .await
+        .assert_code(0);
+    assert_eq!(site.snippets("pve-1", "local").len(), 2);
+    let guessed = crate::weather::snippets(&site);
+    assert!(guessed.is_empty(), "{guessed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_in_a_mounted_folder_have_the_mode_that_is_declared() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let site = Site::start().await;
+    let folder = site.snippet_dir("pve-1", "local");
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = format!("vms_snippets_path={}", folder.display());
+    let keep = ["-e", "vms_keep_snippets=true", "-e", &path];
+    let provision = [&["provision", "--limit", "web-1"][..], &keep].concat();
+    let modes = || -> Vec<u32> {
+        let files = folder.read_dir().unwrap().flatten();
+        files
+            .map(|file| file.metadata().unwrap().permissions().mode() & 0o777)
+            .collect()
+    };
+    // A start that the node refused since it could not read them: the same command with the mode goes on.
+    site.hold("POST", "*/clone");
+    site.killed_there(&provision).await;
+    assert_eq!(modes(), [0o600, 0o600]);
+    site.vmwright(&[&provision[..], &["-e", "vms_snippets_mode=0644"]].concat())
+        .await
+        .assert_code(0);
+    assert_eq!(modes(), [0o644, 0o644]);
+}

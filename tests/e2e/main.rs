@@ -15,6 +15,7 @@ mod fleet;
 mod guest;
 mod happy;
 mod hardware;
+mod identity;
 mod input;
 mod plan;
 mod protect;

@@ -114,3 +114,38 @@ async fn a_vm_that_is_declared_as_protected_is_made_but_not_removed() {
     run.assert_code(0);
     assert_eq!(site.vms(), []);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_adopted_vm_stays_protected_when_its_finalization_was_cut_off() {
+    const PROVISION: [&str; 3] = ["provision", "--limit", "web-1"];
+    let site = Site::start().await;
+    // A VM that runs with its cloud-init drive, and has no record.
+    site.vmwright(&PROVISION).await.assert_code(0);
+    site.sim.with(|world| {
+        let vm = world.vms.values_mut().find(|vm| vm.name() == "prod-web-1").unwrap();
+        let drive = format!("local-lvm:vm-{}-cloudinit,media=cdrom", vm.vmid);
+        vm.config.current.insert("ide2".to_owned(), drive);
+    });
+    for part in ["state/records", "state/locks"] {
+        std::fs::remove_dir_all(site.path(part)).unwrap();
+    }
+    let id = site.vm("prod-web-1", |vm| vm.vmid.to_string());
+    site.write("inventory/host_vars/web-1.yml", "vms_protected: true\n");
+    site.vmwright(&["adopt", "web-1", "--vmid", &id, "--confirm", "prod-web-1"])
+        .await
+        .assert_code(0);
+    assert_eq!(site.phase("prod-web-1").as_deref(), Some("initialized"));
+    // The override was given once; the run died behind the checkpoint.
+    site.hold("PUT", "*/config");
+    site.killed_there(&[&PROVISION[..], &["--override-protection", "prod-web-1"]].concat())
+        .await;
+    assert_eq!(site.phase("prod-web-1").as_deref(), Some("finalizing"));
+    assert_eq!(site.record("prod-web-1").unwrap()["made"], false);
+    site.sim.handle().clear_requests();
+    let pid = site.vm("prod-web-1", |vm| vm.process().map(|process| process.pid));
+    let run = site.vmwright(&PROVISION).await;
+    run.assert_code(4);
+    run.assert_says("protection/declared");
+    assert_eq!(site.changes(), []);
+    assert_eq!(site.vm("prod-web-1", |vm| vm.process().map(|process| process.pid)), pid);
+}

@@ -184,7 +184,7 @@ async fn a_pihole_that_refuses_leaves_the_cluster_alone() {
             "unreachable",
             Some(away),
             vec![],
-            &["[dns/unreachable]", "pihole_api_host", &closed],
+            &["[dns/unreachable]", "pihole_api_host", &closed, "again   http://"],
         ),
         (
             "refuses the record",

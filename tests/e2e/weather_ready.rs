@@ -366,3 +366,24 @@ async fn a_node_that_went_offline_stops_a_resumed_creation_where_it_is() {
     run.assert_code(0);
     assert_eq!(site.vms(), [(100, "prod-web-1".to_owned())]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_image_relies_on_is_warned_about_before_anything_is_written() {
+    let site = Site::with(|plan| {
+        plan.spec.vms[0]
+            .config
+            .retain(|key, _| !["serial0", "vga", "agent"].contains(&key.as_str()));
+        plan.vms = "vms_enable_serial_terminal: false\nglobal_packages_list: [vim]\n".to_owned();
+    })
+    .await;
+    let run = site.vmwright(&["provision", "--plan", "--limit", "web-0"]).await;
+    run.assert_code(0);
+    for text in [
+        "readiness/no-serial",
+        "qm set 9000 --serial0 socket",
+        "readiness/no-agent",
+        "qemu-guest-agent",
+    ] {
+        run.assert_says(text);
+    }
+}

@@ -267,3 +267,35 @@ async fn a_lost_answer_at_any_look_is_asked_for_again() {
     assert!(site.sim.faults().hits() > 5);
     assert_right(&site, "looks", &run, &reference);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_that_holds_the_new_vm_is_waited_for_and_a_lock_that_was_left_behind_is_not() {
+    const PROVISION: [&str; 3] = ["provision", "--limit", "web-1"];
+    for (hold, exit) in [
+        ("*/status/start", "OK"),
+        ("*/config", "OK"),
+        ("*/status/start", "unexpected status"),
+    ] {
+        let site = crate::support::Site::start().await;
+        site.hold(if hold == "*/config" { "PUT" } else { "POST" }, hold);
+        site.killed_there(&PROVISION).await;
+        let id = site.vm("prod-web-1", |vm| vm.vmid);
+        site.sim.with(|world| world.begin_backup(id));
+        site.sim.handle().clear_requests();
+        let tries = |site: &crate::support::Site| site.changes_to(hold.trim_start_matches('*')).len();
+        let run = site.begin(&[&PROVISION[..], &["--output", "json"]].concat());
+        site.until("a second try", |site| tries(site) >= 2).await;
+        site.sim.with(|world| world.end_backup(id, exit));
+        let run = run.end().await;
+        run.assert_says("the lock of VM");
+        run.assert_says("vzdump");
+        if exit == "OK" {
+            run.assert_code(0);
+            assert_eq!(site.phase("prod-web-1").as_deref(), Some("complete"));
+        } else {
+            run.assert_code(1);
+            run.assert_says("VM is locked (backup)");
+            assert_eq!(site.phase("prod-web-1").as_deref(), Some("created"));
+        }
+    }
+}

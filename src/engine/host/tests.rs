@@ -1,15 +1,19 @@
 //! Tests of the engine's one function, with stages that play a script under a paused clock.
 
+mod locked;
+
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::retry::PATIENCE;
 use super::*;
 use crate::engine::event::EventKind;
 use crate::engine::failure::Retry;
 use crate::engine::limits::Limit;
+use crate::engine::pace::Pace;
 use crate::engine::stage::Wait;
 use crate::engine::testing::{Fixture, SECRET, machine};
 use crate::guest::remote::{HostKeys, SshError};
@@ -29,6 +33,7 @@ enum Look {
 enum Deed {
     Works,
     Fails(Retry),
+    Locked,
 }
 
 #[derive(Default)]
@@ -98,6 +103,7 @@ impl Stage for &Scripted {
         match next(&self.deeds) {
             None | Some(Deed::Works) => Ok(()),
             Some(Deed::Fails(retry)) => Err(failure(retry)),
+            Some(Deed::Locked) => Err(locked::failure()),
         }
     }
 

@@ -350,6 +350,13 @@ const PUBLISHING: &[Variable] = &[
     .derived("none: the documents go over SSH to the node, as the inventory's host of the node's name")
     .rule("an absolute path; `~/` is the home directory"),
     row(
+        "vms_snippets_mode",
+        "text",
+        "The mode of the documents in `vms_snippets_path`.",
+    )
+    .default("0600")
+    .rule("`0600`, `0640` or `0644`; over NFS with root_squash the node reads `0644` only, and so does everybody who sees the export: they hold a password hash"),
+    row(
         "vms_keep_snippets",
         "yes or no",
         "Keep the documents on the node, and `cicustom` in the VM, when the drive is gone.",

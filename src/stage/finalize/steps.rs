@@ -11,6 +11,7 @@ use crate::engine::failure::{Failure, Retry};
 use crate::engine::host::HostRun;
 use crate::engine::pace::Pace;
 use crate::guest::probes;
+use crate::proxmox::error::Kind;
 use crate::proxmox::task::TaskFilter;
 use crate::proxmox::vm::View;
 use crate::stage::snippets::{self, cloud_init_keys};
@@ -232,7 +233,9 @@ pub async fn power_cycle(run: &HostRun, vm: &Vm) -> Result<(), Failure> {
     let rebooted = run.follow(NAME, &upid, &format!("restart of VM {}", vm.vmid)).await;
     if let Err(failure) = rebooted {
         // Only a task that surely failed for a reason of its own, a guest that does not listen, is answered with force.
-        let ignored = failure.diagnostic.code == "task/failed" && failure.retry == Retry::No;
+        // A lock is not the guest's doing: it is waited for, or told.
+        let locked = matches!(failure.kind, Some(Kind::Locked { .. }));
+        let ignored = failure.diagnostic.code == "task/failed" && failure.retry == Retry::No && !locked;
         if run.shared.cancel.is_cancelled() || !ignored {
             return Err(failure);
         }

@@ -1,6 +1,6 @@
 //! What readiness looks at: gathered side by side, judged elsewhere.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::engine::cluster::{Listed, Listing, Permissions};
@@ -16,6 +16,7 @@ use crate::proxmox::vm::View;
 use crate::stage::node_access;
 use crate::stage::ownership::Owned;
 use crate::stage::readiness::Template;
+use crate::state::Recorded;
 use crate::state::record::Phase;
 
 /// How long a stranger at the guest's address is waited for.
@@ -48,10 +49,12 @@ pub struct Facts {
     pub major: u32,
     /// How to log in to the target node.
     pub node_ssh: Option<SshTarget>,
-    /// The snippet folder on the target node.
-    pub snippet_dir: String,
+    /// The snippet folder on the target node; `None` when the API does not tell it.
+    pub snippet_dir: Option<String>,
     /// Somebody answers at the guest's address although the VM does not exist.
     pub stranger: Option<IpAddr>,
+    /// Addresses that are to be the guest's, and that the records of other VMs have.
+    pub recorded: Vec<Recorded>,
     /// The guest that has the number that `vms_vmid` asks for.
     pub vmid_taken: Option<Listed>,
 }
@@ -114,7 +117,7 @@ pub async fn gather(run: &HostRun, owned: Option<&Owned>) -> Result<Facts, Failu
         template_needed: owned.is_none(),
         template_is_shared,
         node_ssh: node_access::ssh_target(machine, &machine.node, &listing),
-        snippet_dir: node_access::snippet_dir(machine.snippets.storage.as_str(), snippet_storage.as_ref()),
+        snippet_dir: node_access::snippet_dir(snippet_storage.flatten().as_ref()),
         permissions: permissions.cloned(),
         major: version.major,
         listing,
@@ -124,6 +127,7 @@ pub async fn gather(run: &HostRun, owned: Option<&Owned>) -> Result<Facts, Failu
         storages,
         bridges,
         stranger,
+        recorded: recorded(run),
         vmid_taken,
     })
 }
@@ -179,6 +183,17 @@ fn shared(template: &Template, storages: &[StorageInfo], clone_storage: Option<&
         && clone_storage.is_none_or(is_shared)
 }
 
+/// The guest's addresses that the record of another VM has.
+fn recorded(run: &HostRun) -> Vec<Recorded> {
+    let interfaces = run.machine.network.interfaces.iter();
+    let ours: Vec<IpAddr> = interfaces
+        .flat_map(|interface| &interface.addresses)
+        .map(|cidr| cidr.address)
+        .collect();
+    let taken = |other: &&Recorded| other.key != run.key && ours.contains(&other.address);
+    run.recorded().iter().filter(taken).cloned().collect()
+}
+
 /// Whether somebody answers at the guest's SSH port before the guest exists.
 async fn stranger(run: &HostRun) -> Option<IpAddr> {
     let machine = &run.machine;
@@ -186,9 +201,6 @@ async fn stranger(run: &HostRun) -> Option<IpAddr> {
         return None;
     }
     let address: IpAddr = machine.ssh.host.parse().ok()?;
-    let connect = tokio::net::TcpStream::connect(SocketAddr::new(address, machine.ssh.port));
-    match tokio::time::timeout(PROBE, connect).await {
-        Ok(Ok(_)) => Some(address),
-        Ok(Err(_)) | Err(_) => None,
-    }
+    let answers = run.shared.remote.answers(&machine.ssh, PROBE).await;
+    answers.then_some(address)
 }

@@ -46,7 +46,7 @@ pub struct Ready {
     pub clone_target: Option<NodeName>,
     /// How to log in to the destination node, when snippets go over SSH.
     pub node_ssh: Option<SshTarget>,
-    /// The snippet folder on the destination node.
+    /// The snippet folder on the destination node; empty where the documents are written to `vms_snippets_path`.
     pub snippet_dir: String,
     _made: (),
 }
@@ -97,7 +97,7 @@ fn ready(run: &HostRun, facts: Facts) -> Ready {
         template: facts.template,
         clone_target,
         node_ssh: facts.node_ssh,
-        snippet_dir: facts.snippet_dir,
+        snippet_dir: facts.snippet_dir.unwrap_or_default(),
         _made: (),
     }
 }

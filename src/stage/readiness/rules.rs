@@ -1,5 +1,6 @@
 //! The rules of readiness: pure functions from the facts to everything that is wrong.
 
+mod devices;
 mod privileges;
 mod storage;
 
@@ -17,6 +18,7 @@ pub fn check(machine: &Machine, facts: &Facts) -> Vec<Diagnostic> {
     cluster(machine, facts, &mut out);
     template(machine, facts, &mut out);
     storage::storages(machine, facts, &mut out);
+    storage::snippet_folder(machine, facts, &mut out);
     bridges(machine, facts, &mut out);
     privileges::privileges(machine, facts, &mut out);
     address(machine, facts, &mut out);
@@ -119,6 +121,8 @@ fn template(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
             );
         }
     }
+    devices::serial(machine, template, out);
+    devices::agent(machine, template, out);
     disks(machine, template, out);
     boot_order(machine, template, out);
 }
@@ -330,6 +334,25 @@ fn address(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
             )
             .rule("an address belongs to one machine")
             .help("find the machine that has the address, or give this host another one"),
+        );
+    }
+    for other in &facts.recorded {
+        out.push(
+            error(
+                machine,
+                "readiness/address-recorded",
+                "global_ip_address",
+                format!(
+                    "{} is the address of {} (host {}), as its record says",
+                    other.address, other.name, other.host
+                ),
+            )
+            .rule("an address belongs to one machine")
+            .help("give this host another address")
+            .help(format!(
+                "if that VM is gone: `vmwright forget {} --confirm {}` drops its record",
+                other.host, other.name
+            )),
         );
     }
 }

@@ -97,6 +97,9 @@ impl Stage for Stand {
     type Evidence = Standing;
 
     async fn observe(&self, run: &HostRun) -> Result<Seen<Standing>, Failure> {
+        if let Err(diagnostic) = run.with_record(|record| ownership::host::agrees(&run.machine, record)) {
+            return Ok(Seen::Foreign(diagnostic));
+        }
         let name = &run.machine.name;
         let phase = run.phase();
         if let Some(phase @ Phase::Cloning { .. }) = &phase {

@@ -7,6 +7,7 @@ use crate::diagnose::{Diagnostic, nearest};
 use crate::machine::Machine;
 use crate::proxmox::size::Size;
 use crate::proxmox::storage::StorageInfo;
+use crate::stage::node_access;
 use crate::stage::readiness::facts::Facts;
 
 /// What each storage is needed for: key, content type, GiB.
@@ -93,6 +94,29 @@ pub(super) fn storages(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnosti
                 .rule("thin disks fit at first and fill the storage later"),
             );
         }
+    }
+}
+
+/// Snippets that go over SSH need the storage's real path. A storage that is not seen at all is told by [`storages`].
+pub(super) fn snippet_folder(machine: &Machine, facts: &Facts, out: &mut Vec<Diagnostic>) {
+    let name = &machine.snippets.storage;
+    let seen = facts
+        .storages
+        .as_ref()
+        .is_some_and(|storages| storages.iter().any(|storage| storage.storage == *name));
+    if machine.snippets.local_path.is_none() && facts.snippet_dir.is_none() && seen {
+        out.push(
+            error(
+                machine,
+                "readiness/snippet-path",
+                "vms_snippets_storage",
+                format!("the API does not tell the path of storage {name}"),
+            )
+            .rule(
+                "the cloud-init documents are written into the storage's own folder on the node, which is not guessed",
+            )
+            .help(node_access::tell_path(name.as_str())),
+        );
     }
 }
 

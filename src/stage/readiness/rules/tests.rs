@@ -1,5 +1,8 @@
 //! Each rule of readiness with facts that break it, and only it.
 
+mod devices;
+mod places;
+
 use serde_json::json;
 
 use super::*;
@@ -42,6 +45,7 @@ fn template_config() -> VmConfig {
         "ide2": "local:9000/vm-9000-cloudinit.qcow2,media=cdrom",
         "net0": "virtio=BC:24:11:00:00:01,bridge=vmbr0",
         "boot": "order=virtio0",
+        "serial0": "socket",
     }))
 }
 
@@ -122,8 +126,9 @@ fn good() -> Facts {
         permissions: Some(everything()),
         major: 9,
         node_ssh: None,
-        snippet_dir: "/var/lib/vz/snippets".to_owned(),
+        snippet_dir: Some("/var/lib/vz/snippets".to_owned()),
         stranger: None,
+        recorded: Vec::new(),
         vmid_taken: None,
     }
 }
