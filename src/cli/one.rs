@@ -74,8 +74,3 @@ impl One {
         }
     }
 }
-
-/// The command to repeat, up to `--confirm`.
-pub fn command(verb: &str, host: &str, sources: &Sources) -> String {
-    super::run::resume(&format!("{verb} {host}"), sources)
-}

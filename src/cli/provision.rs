@@ -1,5 +1,6 @@
 //! `provision`: create and finalize the VMs, or go on where an earlier run stopped; with `--plan`, only tell.
 
+use super::again::Again;
 use super::args::{self, Global};
 use super::run::{self, Plan, Work};
 use super::{Problems, doors, prepare};
@@ -35,7 +36,7 @@ pub async fn run(global: &Global, args: &args::Provision) -> Result<Exit, Proble
         work: Work::Provision,
         mode: if args.plan { Mode::Plan } else { Mode::Apply },
         fail_fast: args.fail_fast,
-        resume: run::resume("provision", &args.sources),
+        again: Again::provision(global, args),
         overrides: args.override_protection.clone(),
     };
     let exit = run::fleet(&loaded, machines, &hosts, redactor, plan).await;

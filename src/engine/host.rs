@@ -92,8 +92,6 @@ pub struct RunShared {
     pub templates_dir: Option<PathBuf>,
     /// A private directory of this run, for the host keys learned at first contact.
     pub scratch: PathBuf,
-    /// The command line to go on with, without `--limit`: `vmwright provision -i inventory`.
-    pub resume: String,
     /// Who we are, and which VMs may be harmed all the same.
     pub protection: SelfProtection,
 }

@@ -272,7 +272,6 @@ impl Fixture {
             known_hosts: dir.path().join("known_hosts"),
             templates_dir: None,
             scratch,
-            resume: "vmwright provision".to_owned(),
             protection: SelfProtection::default(),
         };
         let cluster = Cluster::new(Client::new(Arc::clone(&api) as Arc<dyn Transport>), true);

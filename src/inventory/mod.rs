@@ -68,6 +68,7 @@ use template::Engine;
 use vars::{Beside, Layers};
 use vault::Vault;
 
+pub use extra::{Named, named};
 pub use scope::Scope;
 pub use value::{Data, Entry, Value};
 

@@ -160,7 +160,6 @@ async fn run(
         known_hosts: site.known_hosts(),
         templates_dir: None,
         scratch: site.scratch(life),
-        resume: "vmwright provision".to_owned(),
         protection: SelfProtection::default(),
     };
     events.emit(

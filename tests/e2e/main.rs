@@ -8,6 +8,7 @@
 )]
 
 mod adopt;
+mod again;
 mod contention;
 mod creation;
 mod examples;
