@@ -357,6 +357,40 @@ async fn every_obstacle_is_found_before_the_guest_is_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_storage_that_cannot_be_looked_at_is_an_obstacle_unless_it_is_gone() {
+    let site = with("web-1", |_| {}).await;
+    let fails = |text: &str| {
+        let action = Action::Answer {
+            status: 500,
+            text: text.to_owned(),
+        };
+        site.sim.faults().clear();
+        let fault = Fault::on("GET", "/nodes/*/storage/local-lvm/content", action);
+        site.sim.faults().add(fault.always());
+    };
+    for text in [
+        "unable to activate storage 'local-lvm' - directory '/dev/pve' does not exist or is unreachable",
+        "storage 'local-lvm' is disabled",
+        "storage 'local-lvm' is not online",
+    ] {
+        fails(text);
+        let before = state(&site);
+        for more in [&["--plan"][..], &[]] {
+            let run = site.vmwright(&[&REMOVE[..], more].concat()).await;
+            run.assert_code(4);
+            for said in ["remove/obstacles", text, "pvesm remove local-lvm"] {
+                run.assert_says(said);
+            }
+            assert_untouched(&site, &before, &run);
+        }
+    }
+    fails("storage 'local-lvm' does not exist");
+    let plan = site.vmwright(&[&REMOVE[..], &["--plan"]].concat()).await;
+    plan.assert_code(0);
+    plan.assert_says("remove/storage-unseen");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_vm_that_is_not_ours_is_not_touched() {
     let site = with("web-1", |_| {}).await;
     let id = vmid(&site, "prod-web-1");

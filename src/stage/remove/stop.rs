@@ -19,6 +19,7 @@ use crate::engine::failure::{Failure, Retry};
 use crate::engine::host::HostRun;
 use crate::engine::pace::Pace;
 use crate::engine::stage::{Seen, Stage, Wait};
+use crate::proxmox::error::Kind;
 use crate::proxmox::task::{TaskFilter, TaskInfo};
 use crate::proxmox::vm::View;
 use crate::stage::remove::obstacles::Clear;
@@ -57,7 +58,17 @@ impl Stage for Stop {
 
     async fn observe(&self, run: &HostRun) -> Result<Seen<Stopped>, Failure> {
         let vm = &self.clear.vm;
-        let status = run.api().vm_status(&vm.node, vm.vmid).await?;
+        let status = match run.api().vm_status(&vm.node, vm.vmid).await {
+            // It went while it was looked at, by the task of a run that died; destroy proves that it is gone.
+            Err(error) if error.kind() == Kind::Missing => {
+                return Ok(Seen::Done(Stopped {
+                    vm: vm.clone(),
+                    phase: None,
+                    _made: (),
+                }));
+            }
+            status => status?,
+        };
         still_named(vm, &run.machine.name, &status.name)?;
         // What a run that died has begun may still start the VM, or stop it.
         let under_way = power_tasks(run, vm).await?;
