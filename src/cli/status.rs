@@ -1,4 +1,7 @@
 //! `status`: how far each host has come, who holds its lock, and what is unfinished. It only reads.
+//!
+//! What cannot be read of one host (its record, its lock, its cluster) hides no other: the row tells what is known, the
+//! problem stands below the table, and the exit code is 1.
 
 use std::sync::Arc;
 
@@ -14,7 +17,7 @@ use crate::machine::Machine;
 use crate::proxmox::cluster::VmResource;
 use crate::proxmox::error::Kind;
 use crate::settings::{OutputFormat, Overrides, duration};
-use crate::state::{Phase, StateDir, VmKey};
+use crate::state::{Phase, StateDir, StateError, VmKey};
 use crate::ui::table::table;
 
 /// What is known of one host.
@@ -32,6 +35,8 @@ struct Row {
     locked_by: Option<String>,
     unfinished: String,
     record: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
 }
 
 /// Prints the table.
@@ -53,7 +58,8 @@ pub async fn run(global: &Global, args: &Status) -> Result<Exit, Problems> {
     let mut clusters = Clusters::default();
     let (mut rows, mut problems) = (Vec::new(), Vec::new());
     for machine in &machines {
-        let (mut row, phase) = recorded(&state, machine)?;
+        let (mut row, phase, found) = recorded(&state, machine);
+        problems.extend(found);
         if !args.offline
             && let Some(phase) = phase
         {
@@ -81,7 +87,6 @@ pub async fn run(global: &Global, args: &Status) -> Result<Exit, Problems> {
     if let Some(embedded) = embedded {
         embedded.stop().await;
     }
-    say::diagnostics(&problems, &redactor);
     match loaded.settings.output.value {
         OutputFormat::Human => say::data(&human(&rows)),
         OutputFormat::Json => {
@@ -91,6 +96,7 @@ pub async fn run(global: &Global, args: &Status) -> Result<Exit, Problems> {
             }
         }
     }
+    say::diagnostics(&problems, &redactor);
     Ok(if problems.is_empty() {
         Exit::Done
     } else {
@@ -98,24 +104,28 @@ pub async fn run(global: &Global, args: &Status) -> Result<Exit, Problems> {
     })
 }
 
-/// What record and lock say.
-fn recorded(state: &StateDir, machine: &Machine) -> Result<(Row, Option<Phase>), Problems> {
+/// What record and lock say. One that cannot be read is a fact about its host, told in its row and below the table; it hides
+/// no other host.
+fn recorded(state: &StateDir, machine: &Machine) -> (Row, Option<Phase>, Problems) {
     let key = VmKey::of(&machine.cluster.host, machine.cluster.port, &machine.name);
-    let record = state
-        .read_record(&key)
-        .map_err(|error| vec![error.diagnostic().host(&machine.host)])?;
-    let holder = state
-        .lock_holder(&key)
-        .map_err(|error| vec![error.diagnostic().host(&machine.host)])?;
-    let phase = record.map(|record| record.phase);
+    let mut problems = Problems::new();
+    let mut read_or = |error: StateError| problems.push(error.diagnostic().host(&machine.host));
+    let record = state.read_record(&key).map_err(&mut read_or);
+    let holder = state.lock_holder(&key).map_err(&mut read_or);
+    let trusted = record.is_ok();
+    let phase = record.ok().flatten().map(|record| record.phase);
     let row = Row {
         host: machine.host.clone(),
         name: machine.name.clone(),
-        phase: phase.as_ref().map_or("none", Phase::name),
+        phase: match &phase {
+            Some(phase) => phase.name(),
+            None if trusted => "none",
+            None => "untrusted",
+        },
         vmid: phase.as_ref().map(|phase| phase.vmid().get()),
         node: phase.as_ref().and_then(Phase::node).map(ToString::to_string),
         power: "-".to_owned(),
-        locked_by: holder.map(|state| {
+        locked_by: holder.unwrap_or_default().map(|state| {
             let who = state
                 .owner
                 .as_ref()
@@ -125,10 +135,14 @@ fn recorded(state: &StateDir, machine: &Machine) -> Result<(Row, Option<Phase>),
                 .map_or_else(String::new, |age| format!(", for {}", duration::show_seconds(age)));
             format!("{who}{age}; {}", state.verdict.reason())
         }),
-        unfinished: unfinished(phase.as_ref()).to_owned(),
+        unfinished: match trusted {
+            true => unfinished(phase.as_ref()).to_owned(),
+            false => "unknown: the record cannot be trusted".to_owned(),
+        },
         record: state.record_path(&key).display().to_string(),
+        problem: problems.first().map(|problem| problem.message.clone()),
     };
-    Ok((row, phase))
+    (row, phase, problems)
 }
 
 /// What is left to do, in words.

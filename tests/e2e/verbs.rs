@@ -222,3 +222,50 @@ async fn help_and_version_are_data_and_wrong_usage_is_code_2() {
         assert!(out.is_empty() && !err.is_empty(), "{wrong:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_cannot_be_trusted_hides_no_other_host() {
+    let site = Site::start().await;
+    site.vmwright(&["provision"]).await.assert_code(0);
+    let records = site
+        .tree("state/records")
+        .into_iter()
+        .map(|(path, ..)| path)
+        .filter(|path| path.is_file());
+    let of_web_0 = |path: &std::path::PathBuf| std::fs::read_to_string(path).unwrap().contains("\"name\": \"web-0\"");
+    let path = records.into_iter().find(of_web_0).unwrap();
+    std::fs::write(&path, "{\"schema\": 1").unwrap();
+
+    for args in [&["status"][..], &["status", "--offline"]] {
+        let table = site.vmwright(args).await;
+        table.assert_code(1);
+        let phases: Vec<Vec<&str>> = table
+            .stdout
+            .lines()
+            .skip(1)
+            .map(|line| line.split_whitespace().take(2).collect())
+            .collect();
+        assert_eq!(
+            phases,
+            [["web-0", "untrusted"], ["web-1", "complete"]],
+            "{}",
+            table.all()
+        );
+        assert!(
+            table.stderr.contains("state/corrupt-record") && table.stderr.contains("web-0"),
+            "{}",
+            table.all()
+        );
+    }
+    let run = site.vmwright(&["status", "--output", "json"]).await;
+    run.assert_code(1);
+    let rows = run.events();
+    assert_eq!(rows.len(), 2);
+    assert_eq!(rows[0]["phase"], "untrusted");
+    assert_eq!(rows[0]["unfinished"], "unknown: the record cannot be trusted");
+    assert!(rows[0]["problem"].as_str().unwrap().contains("record"), "{}", rows[0]);
+    assert_eq!(
+        (&rows[1]["phase"], rows[1].get("problem")),
+        (&Value::from("complete"), None)
+    );
+}
