@@ -42,7 +42,7 @@ pub async fn open(global: &Global, sources: &Sources, host: &str) -> Result<One,
             ),
         )]);
     };
-    loaded.settle_state_dir(&machine.host)?;
+    loaded.settle_state_dir(&hosts)?;
     let state = StateDir::open(&loaded.settings.state_dir.value).map_err(|error| vec![error.diagnostic()])?;
     say::diagnostics(&state.warnings().map_err(|error| vec![error.diagnostic()])?, &redactor);
     let cluster = Doors::default().cluster(&machine)?;

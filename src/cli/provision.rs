@@ -27,9 +27,7 @@ pub async fn run(global: &Global, args: &args::Provision) -> Result<Exit, Proble
     run::check_overrides(&args.override_protection, &machines)?;
     loaded.authorize(&mut machines, !args.plan)?;
     let redactor = loaded.secrets(&machines);
-    if let Some(first) = hosts.first() {
-        loaded.settle_state_dir(first)?;
-    }
+    loaded.settle_state_dir(&hosts)?;
     loaded.warnings.extend(doors::insecure(&machines));
     loaded.tell_warnings(&redactor);
     let plan = Plan {

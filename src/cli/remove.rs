@@ -32,12 +32,7 @@ pub async fn run(global: &Global, args: &args::Remove) -> Result<Exit, Problems>
     exit
 }
 
-async fn remove(
-    loaded: &mut Loaded,
-    hosts: &[String],
-    again: Again,
-    args: &args::Remove,
-) -> Result<Exit, Problems> {
+async fn remove(loaded: &mut Loaded, hosts: &[String], again: Again, args: &args::Remove) -> Result<Exit, Problems> {
     let machines = loaded.machines(hosts)?;
     run::check_overrides(&args.override_protection, &machines)?;
     if !args.plan {
@@ -54,9 +49,7 @@ async fn remove(
         })?;
     }
     let redactor = loaded.secrets(&machines);
-    if let Some(first) = hosts.first() {
-        loaded.settle_state_dir(first)?;
-    }
+    loaded.settle_state_dir(hosts)?;
     loaded.warnings.extend(doors::insecure(&machines));
     loaded.tell_warnings(&redactor);
     let plan = Plan {

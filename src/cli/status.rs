@@ -50,9 +50,7 @@ pub async fn run(global: &Global, args: &Status) -> Result<Exit, Problems> {
     let embedded = loaded.embedded(&hosts).await?;
     let machines = loaded.machines(&hosts)?;
     let redactor = loaded.secrets(&machines);
-    if let Some(first) = hosts.first() {
-        loaded.settle_state_dir(first)?;
-    }
+    loaded.settle_state_dir(&hosts)?;
     loaded.tell_warnings(&redactor);
     let state = StateDir::peek(&loaded.settings.state_dir.value).map_err(|error| vec![error.diagnostic()])?;
     let mut clusters = Clusters::default();

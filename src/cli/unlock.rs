@@ -27,7 +27,7 @@ pub async fn run(global: &Global, args: &Unlock) -> Result<Exit, Problems> {
             ),
         )]);
     };
-    loaded.settle_state_dir(&machine.host)?;
+    loaded.settle_state_dir(&hosts)?;
     let state = StateDir::peek(&loaded.settings.state_dir.value).map_err(|error| vec![error.diagnostic()])?;
     let key = VmKey::of(&machine.cluster.host, machine.cluster.port, &machine.name);
     let Some(seen) = state.lock_holder(&key).map_err(|error| vec![error.diagnostic()])? else {

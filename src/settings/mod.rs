@@ -22,7 +22,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::diagnose::{Diagnostic, Place};
-use search::{Search, absolute, misspelt, set};
+pub(crate) use search::absolute;
+use search::{Search, misspelt, set};
 pub use value::{Forks, Limit, LogFormat, Origin, OutputFormat, Setting};
 
 /// The settings file's name.

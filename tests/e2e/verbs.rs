@@ -269,3 +269,57 @@ async fn a_record_that_cannot_be_trusted_hides_no_other_host() {
         (&Value::from("complete"), None)
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_state_directories_in_one_inventory_are_refused() {
+    let site = Site::with(|plan| {
+        plan.hosts = vec![
+            "web-0 vms_proxmox_node=pve-0 vms_state_dir=../state-a".to_owned(),
+            "web-1 vms_proxmox_node=pve-1 vms_name=prod-web-1 vms_state_dir=../state-b".to_owned(),
+        ];
+    })
+    .await;
+    site.write("inventory/vmwright.yaml", "known_hosts: ../known_hosts\n");
+    // Also where only one of them is selected: the other's locks and records would not be seen.
+    let verbs = [
+        &["provision"][..],
+        &["provision", "--limit", "web-1"],
+        &["provision", "--limit", "web-0", "--plan"],
+        &["status"],
+        &["history"],
+        &["forget", "web-0", "--confirm", "web-0"],
+        &["unlock", "web-0", "--confirm", "web-0"],
+    ];
+    for args in verbs {
+        let run = site.vmwright(args).await;
+        run.assert_code(2);
+        for text in [
+            "cli/state-dirs",
+            "web-0: ",
+            "state-a",
+            "web-1: ",
+            "state-b",
+            "hosts.ini",
+        ] {
+            assert!(run.stderr.contains(text), "{args:?}: {text}\n{}", run.all());
+        }
+        assert_eq!(site.changes(), []);
+    }
+    assert!(!site.path("state-a").exists() && !site.path("state-b").exists());
+
+    // A directory that was named decides for all; and so does one that all hosts share, however it is written.
+    site.vmwright(&["status", "--state-dir", "elsewhere"])
+        .await
+        .assert_code(0);
+    let hosts = site.read("inventory/hosts.ini");
+    site.write(
+        "inventory/hosts.ini",
+        &hosts.replace("../state-b", &site.path("inventory/../state-a").display().to_string()),
+    );
+    site.vmwright(&["status"]).await.assert_code(0);
+    // One host without is another directory too: the default.
+    site.write("inventory/hosts.ini", &hosts.replace(" vms_state_dir=../state-b", ""));
+    let run = site.vmwright(&["status"]).await;
+    run.assert_code(2);
+    run.assert_says("web-1: none");
+}
