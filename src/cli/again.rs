@@ -152,24 +152,68 @@ mod tests {
     #[test]
     fn everything_that_decides_what_is_done_stands_in_the_command() {
         let cases: &[(&[&str], &str)] = &[
-            (&["provision", "-i", "hosts.ini", "-f", "3", "--plan"], "provision -i hosts.ini"),
             (
-                &["provision", "-i", "my hosts", "-i", "a,b,", "--state-dir", "/s t", "--config", "v.yaml"],
+                &["provision", "-i", "hosts.ini", "-f", "3", "--plan"],
+                "provision -i hosts.ini",
+            ),
+            (
+                &[
+                    "provision",
+                    "-i",
+                    "my hosts",
+                    "-i",
+                    "a,b,",
+                    "--state-dir",
+                    "/s t",
+                    "--config",
+                    "v.yaml",
+                ],
                 "provision -i 'my hosts' -i a,b, --config v.yaml --state-dir '/s t'",
             ),
             (
-                &["provision", "-i", "h", "--known-hosts", "it's", "--templates-dir", "t", "--vault-password-file", "~/v"],
+                &[
+                    "provision",
+                    "-i",
+                    "h",
+                    "--known-hosts",
+                    "it's",
+                    "--templates-dir",
+                    "t",
+                    "--vault-password-file",
+                    "~/v",
+                ],
                 r"provision -i h --vault-password-file '~/v' --known-hosts 'it'\''s' --templates-dir t",
             ),
             (
-                &["provision", "-i", "h", "--override-protection", "a", "--override-protection", "b"],
+                &[
+                    "provision",
+                    "-i",
+                    "h",
+                    "--override-protection",
+                    "a",
+                    "--override-protection",
+                    "b",
+                ],
                 "provision -i h --override-protection a --override-protection b",
             ),
             (
-                &["remove", "-i", "h", "--all", "--with-snapshots", "--override-protection", "a", "--known-hosts", "k"],
+                &[
+                    "remove",
+                    "-i",
+                    "h",
+                    "--all",
+                    "--with-snapshots",
+                    "--override-protection",
+                    "a",
+                    "--known-hosts",
+                    "k",
+                ],
                 "remove -i h --known-hosts k --with-snapshots --override-protection a",
             ),
-            (&["forget", "web-0", "-i", "h", "--state-dir", "s"], "forget web-0 -i h --state-dir s"),
+            (
+                &["forget", "web-0", "-i", "h", "--state-dir", "s"],
+                "forget web-0 -i h --state-dir s",
+            ),
         ];
         for (arguments, line) in cases {
             assert_eq!(again(arguments).line(), format!("vmwright {line}"), "{arguments:?}");
@@ -181,7 +225,10 @@ mod tests {
         let cases = [
             ("app_password=hunter2", "app_password=..."),
             ("a=hunter2 b='hunter2 hunter2'", "'a=... b=...'"),
-            (r#"{"app_password":"hunter2", "b": ["hunter2"]}"#, "'{app_password: ..., b: ...}'"),
+            (
+                r#"{"app_password":"hunter2", "b": ["hunter2"]}"#,
+                "'{app_password: ..., b: ...}'",
+            ),
             ("{app_password: hunter2}", "'{app_password: ...}'"),
             ("{app_password: hunter2", "'{}'"),
             ("hunter2", "''"),
@@ -207,6 +254,9 @@ mod tests {
             .with("--limit", "web-0")
             .with("--confirm", "prod web")
             .line();
-        assert_eq!(line, format!("vmwright remove -i h -e a=... --limit web-0 --confirm 'prod web'{NOTE}"));
+        assert_eq!(
+            line,
+            format!("vmwright remove -i h -e a=... --limit web-0 --confirm 'prod web'{NOTE}")
+        );
     }
 }

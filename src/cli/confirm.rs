@@ -64,7 +64,9 @@ fn decide(
 
 fn refused(question: &Question<'_>, why: &str) -> Problems {
     let names = question.names.iter();
-    let command = names.fold(question.command.clone(), |command, name| command.with("--confirm", name));
+    let command = names.fold(question.command.clone(), |command, name| {
+        command.with("--confirm", name)
+    });
     vec![
         Diagnostic::error(
             "cli/not-confirmed",

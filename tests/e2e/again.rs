@@ -50,7 +50,11 @@ async fn the_command_that_is_told_works_as_it_is() {
 
     site.sim.faults().clear();
     let binary = std::path::Path::new(env!("CARGO_BIN_EXE_vmwright"));
-    let path = format!("{}:{}", binary.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let path = format!(
+        "{}:{}",
+        binary.parent().unwrap().display(),
+        std::env::var("PATH").unwrap()
+    );
     let again = tokio::process::Command::new("sh")
         .args(["-c", &command])
         .current_dir(site.path(""))
@@ -65,30 +69,55 @@ async fn the_command_that_is_told_works_as_it_is() {
     again.assert_code(0);
     assert!(site.read("known hosts").contains("web-0"), "{command}");
     assert!(!site.path("state").exists(), "{command}");
-    assert!(std::fs::read_dir(site.path("a state's folder/records")).unwrap().count() > 0);
+    assert!(
+        std::fs::read_dir(site.path("a state's folder/records"))
+            .unwrap()
+            .count()
+            > 0
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_command_keeps_an_override_of_the_protection() {
     let site = Site::start().await;
     no_start(&site);
-    let args = ["provision", "--limit", "web-1", "--override-protection", "prod-web-1", "--output", "json"];
+    let args = [
+        "provision",
+        "--limit",
+        "web-1",
+        "--override-protection",
+        "prod-web-1",
+        "--output",
+        "json",
+    ];
     let failed = site.vmwright(&args).await;
     failed.assert_code(1);
-    assert!(next(&failed).contains(" --override-protection prod-web-1 --limit web-1"), "{}", next(&failed));
+    assert!(
+        next(&failed).contains(" --override-protection prod-web-1 --limit web-1"),
+        "{}",
+        next(&failed)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_value_of_an_extra_variable_is_told() {
     let forms = [
-        (format!("{{\"app_password\":\"{VALUE}\"}}"), "-e '{app_password: ...}' --limit web-0"),
-        (format!("app_password={VALUE} other='{VALUE} {VALUE}'"), "-e 'app_password=... other=...' --limit web-0"),
+        (
+            format!("{{\"app_password\":\"{VALUE}\"}}"),
+            "-e '{app_password: ...}' --limit web-0",
+        ),
+        (
+            format!("app_password={VALUE} other='{VALUE} {VALUE}'"),
+            "-e 'app_password=... other=...' --limit web-0",
+        ),
     ];
     for (extra, shown) in forms {
         for output in ["json", "human"] {
             let site = Site::start().await;
             no_start(&site);
-            let run = site.vmwright(&["provision", "--limit", "web-0", "-e", &extra, "--output", output]).await;
+            let run = site
+                .vmwright(&["provision", "--limit", "web-0", "-e", &extra, "--output", output])
+                .await;
             run.assert_code(1);
             run.assert_says(shown);
             run.assert_says("they may be secrets");
@@ -98,7 +127,11 @@ async fn no_value_of_an_extra_variable_is_told() {
             assert!(!journals.is_empty());
             for (path, _, text) in journals {
                 let text = String::from_utf8_lossy(&text);
-                assert!(text.contains("app_password") && !text.contains(VALUE), "{}: {text}", path.display());
+                assert!(
+                    text.contains("app_password") && !text.contains(VALUE),
+                    "{}: {text}",
+                    path.display()
+                );
             }
         }
     }
