@@ -9,7 +9,7 @@ use super::{Problems, logging, say};
 use crate::diagnose::{Diagnostic, Place, chain, nearest};
 use crate::guest::keys;
 use crate::inventory::{Inventory, LoadOptions, Value};
-use crate::machine::{self, HostVariables, Machine, SecretsSeen, schema};
+use crate::machine::{self, HostVariables, Machine, SecretsSeen, SshTarget, schema};
 use crate::secret::{Redactor, Secret};
 use crate::settings::{self, Origin, Overrides, Settings};
 
@@ -237,6 +237,18 @@ impl Loaded {
         } else {
             Err(problems)
         }
+    }
+
+    /// How the hosts that are no VMs are logged in to, nodes among them. One whose variables do not tell is left out.
+    pub fn other_hosts(&self) -> BTreeMap<String, SshTarget> {
+        let mut others = BTreeMap::new();
+        for host in self.inventory.hosts() {
+            if !self.inventory.in_group(host, VM_GROUP) {
+                let vars = HostVariables::new(&self.inventory, host, Some(home()), &self.secrets);
+                others.extend(machine::node_target(&vars, host).map(|target| (host.to_owned(), target)));
+            }
+        }
+        others
     }
 
     /// Takes the inventory's `vms_state_dir` as the state directory, unless settings name one. All hosts of group `vms` must

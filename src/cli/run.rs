@@ -158,6 +158,7 @@ pub async fn fleet(
         remote: Arc::new(remote),
         known_hosts: settings.known_hosts.value.clone(),
         templates_dir: settings.templates_dir.value.clone(),
+        nodes: loaded.other_hosts(),
         scratch,
         protection: SelfProtection {
             ourselves: Ourselves::look(),

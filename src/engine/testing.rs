@@ -271,6 +271,7 @@ impl Fixture {
             remote: Arc::clone(&far) as Arc<dyn Remote>,
             known_hosts: dir.path().join("known_hosts"),
             templates_dir: None,
+            nodes: std::collections::BTreeMap::new(),
             scratch,
             protection: SelfProtection::default(),
         };

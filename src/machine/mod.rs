@@ -53,6 +53,7 @@ use crate::proxmox::ids::{Mac, NodeName, StorageName, VmId};
 use crate::secret::Secret;
 
 pub use build::{Built, build};
+pub use connection::node_target;
 pub use host_variables::{HostVariables, SecretsSeen};
 pub use reference::reference_markdown;
 pub use run::check_run;

@@ -159,6 +159,7 @@ async fn run(
         remote: Arc::new(ssh),
         known_hosts: site.known_hosts(),
         templates_dir: None,
+        nodes: std::collections::BTreeMap::new(),
         scratch: site.scratch(life),
         protection: SelfProtection::default(),
     };

@@ -11,6 +11,7 @@ mod adopt;
 mod again;
 mod contention;
 mod creation;
+mod deliveries;
 mod examples;
 mod fleet;
 mod guest;

@@ -3,7 +3,7 @@
 //! ```text
 //!   DNS            exactly the records of the guest's name and its addresses, declared or on record
 //!   known_hosts    the entries with the guest's keys; where none are on record, those of its names, and of no address
-//!   snippets       the two documents on the node that they were delivered to: they hold a password hash
+//!   snippets       the two documents in every folder that they were delivered to: they hold a password hash
 //!   record         last: it is what a rerun goes on from
 //! ```
 //!
@@ -152,13 +152,12 @@ impl Part {
                 })
             }
             Self::Snippets => {
-                let node = &run.machine.node;
-                let found = snippets::present(run, node)
+                let found = snippets::present(run)
                     .await
                     .map_err(|failure| snippets_left(run, failure))?;
                 Ok(found
                     .into_iter()
-                    .map(|name| gone("snippet", format!("{name} on {node}")))
+                    .map(|(name, node)| gone("snippet", format!("{name} on {node}")))
                     .collect())
             }
         }
@@ -197,7 +196,7 @@ impl Part {
                 }
                 Ok(())
             }
-            Self::Snippets => snippets::remove(run, &run.machine.node)
+            Self::Snippets => snippets::remove(run)
                 .await
                 .map_err(|failure| snippets_left(run, failure)),
         }
@@ -312,9 +311,18 @@ fn known_hosts_failure(error: KnownHostsError) -> Failure {
 
 /// The VM is gone and everything else is clean: what is left is told with the way out.
 fn snippets_left(run: &HostRun, mut failure: Failure) -> Failure {
+    let mut nodes: Vec<String> = run
+        .deliveries()
+        .into_iter()
+        .map(|found| found.node.to_string())
+        .collect();
+    if nodes.is_empty() {
+        nodes.push(run.machine.node.to_string());
+    }
+    nodes.dedup();
     let diagnostic = failure.diagnostic.help(format!(
         "the VM is gone; only its snippets may be left on {}. If that node never comes back: `vmwright forget HOST --confirm {}` drops the record",
-        run.machine.node, run.machine.name
+        nodes.join(", "), run.machine.name
     ));
     failure.diagnostic = Box::new(diagnostic);
     failure
