@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::again::Again;
 use super::args::{self, Global};
 use super::confirm::{Question, confirm};
 use super::one::{self, One};
@@ -17,12 +18,12 @@ use crate::state::Record;
 /// Runs the verb.
 pub async fn run(global: &Global, args: &args::Adopt) -> Result<Exit, Problems> {
     let one = one::open(global, &args.sources, &args.host).await?;
-    let done = adopt(&one, args).await;
+    let done = adopt(&one, global, args).await;
     one.close().await;
     done
 }
 
-async fn adopt(one: &One, args: &args::Adopt) -> Result<Exit, Problems> {
+async fn adopt(one: &One, global: &Global, args: &args::Adopt) -> Result<Exit, Problems> {
     let guard = one.lock("adopt")?;
     let machine = &one.machine;
     let host = |diagnostic: Box<Diagnostic>| vec![diagnostic.host(&machine.host)];
@@ -76,11 +77,7 @@ async fn adopt(one: &One, args: &args::Adopt) -> Result<Exit, Problems> {
         names: std::slice::from_ref(&machine.name),
         given: args.confirm.as_slice(),
         rule: "adopting makes this VM vmwright's: provision and remove will work on it; nothing was written",
-        command: format!(
-            "{} --vmid {}",
-            one::command("adopt", &args.host, &args.sources),
-            args.vmid
-        ),
+        command: Again::one("adopt", &args.host, global, &args.sources).with("--vmid", &args.vmid.to_string()),
     })?;
     let record = match before {
         Some(record) => record.of_host(machine.host.clone()),

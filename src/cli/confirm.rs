@@ -3,6 +3,7 @@
 use std::io::{BufRead, IsTerminal, Write};
 
 use super::Problems;
+use super::again::Again;
 use crate::diagnose::{Diagnostic, Exit};
 
 /// What is to be confirmed.
@@ -16,7 +17,7 @@ pub struct Question<'q> {
     /// Why it matters.
     pub rule: &'q str,
     /// The command, up to `--confirm`.
-    pub command: String,
+    pub command: Again,
 }
 
 /// Whether every VM was confirmed by its own name. At a terminal the names that were not given are asked for.
@@ -62,31 +63,39 @@ fn decide(
 }
 
 fn refused(question: &Question<'_>, why: &str) -> Problems {
-    let confirms: Vec<String> = question.names.iter().map(|name| format!("--confirm {name}")).collect();
+    let names = question.names.iter();
+    let command = names.fold(question.command.clone(), |command, name| {
+        command.with("--confirm", name)
+    });
     vec![
         Diagnostic::error(
             "cli/not-confirmed",
             format!("{} was not {}: {why}", question.names.join(", "), question.done),
         )
         .rule(question.rule.to_owned())
-        .help(format!("if it is meant: {} {}", question.command, confirms.join(" ")))
+        .help(format!("if it is meant: {}", command.line()))
         .exit(Exit::Refused),
     ]
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::cli::args::{Cli, Verb};
 
     fn verdict(names: &[&str], given: &[&str], typed: Option<&str>) -> bool {
         let own = |texts: &[&str]| -> Vec<String> { texts.iter().map(|text| (*text).to_owned()).collect() };
         let (names, given) = (own(names), own(given));
+        let cli = Cli::try_parse_from(["vmwright", "forget", "web-0", "-i", "hosts"]).unwrap();
+        let Verb::Forget(args) = &cli.verb else { panic!() };
         let question = Question {
             done: "removed",
             names: &names,
             given: &given,
             rule: "it does not come back",
-            command: "vmwright remove".to_owned(),
+            command: Again::one("forget", &args.host, &cli.global, &args.sources),
         };
         let mut input = typed.map(|text| std::io::Cursor::new(text.as_bytes().to_vec()));
         match decide(&question, input.as_mut(), &mut std::io::sink()) {

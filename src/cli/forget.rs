@@ -2,6 +2,7 @@
 
 use tokio::time::Instant;
 
+use super::again::Again;
 use super::args::{self, Global};
 use super::confirm::{Question, confirm};
 use super::one::{self, One};
@@ -18,12 +19,12 @@ use crate::state::Phase;
 /// Runs the verb.
 pub async fn run(global: &Global, args: &args::Forget) -> Result<Exit, Problems> {
     let one = one::open(global, &args.sources, &args.host).await?;
-    let done = forget(&one, args).await;
+    let done = forget(&one, global, args).await;
     one.close().await;
     done
 }
 
-async fn forget(one: &One, args: &args::Forget) -> Result<Exit, Problems> {
+async fn forget(one: &One, global: &Global, args: &args::Forget) -> Result<Exit, Problems> {
     let guard = one.lock("forget")?;
     let machine = &one.machine;
     let record = one
@@ -65,7 +66,7 @@ async fn forget(one: &One, args: &args::Forget) -> Result<Exit, Problems> {
         names: std::slice::from_ref(&machine.name),
         given: args.confirm.as_slice(),
         rule: "only the record goes: DNS, snippets and known_hosts entries stay (`vmwright remove` takes them away too)",
-        command: one::command("forget", &args.host, &args.sources),
+        command: Again::one("forget", &args.host, global, &args.sources),
     })?;
     one.state
         .delete_record(&guard)

@@ -47,10 +47,8 @@ fn settings(global: &Global, args: &args::History) -> Result<Settings, Problems>
         hash_behaviour: None,
     };
     let mut loaded = prepare::load(global, &sources, overrides)?;
-    let first = loaded.hosts(None)?.into_iter().next();
-    if let Some(first) = first {
-        loaded.settle_state_dir(&first)?;
-    }
+    let hosts = loaded.hosts(None)?;
+    loaded.settle_state_dir(&hosts)?;
     Ok(loaded.settings)
 }
 

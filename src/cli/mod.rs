@@ -4,6 +4,7 @@
 //! exit code.
 
 mod adopt;
+mod again;
 mod args;
 mod completions;
 mod confirm;

@@ -45,7 +45,7 @@ pub async fn open(global: &Global, sources: &Sources, host: &str) -> Result<One,
             ),
         )]);
     };
-    loaded.settle_state_dir(&machine.host)?;
+    loaded.settle_state_dir(&hosts)?;
     let state = StateDir::open(&loaded.settings.state_dir.value).map_err(|error| vec![error.diagnostic()])?;
     say::diagnostics(&state.warnings().map_err(|error| vec![error.diagnostic()])?, &redactor);
     let cluster = Doors::default().cluster(&machine)?;
@@ -77,9 +77,4 @@ impl One {
             embedded.stop().await;
         }
     }
-}
-
-/// The command to repeat, up to `--confirm`.
-pub fn command(verb: &str, host: &str, sources: &Sources) -> String {
-    super::run::resume(&format!("{verb} {host}"), sources)
 }

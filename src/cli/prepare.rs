@@ -8,10 +8,10 @@ use super::embedded::{self, Embedded};
 use super::{Problems, logging, password, say};
 use crate::diagnose::{Diagnostic, Place, chain, nearest};
 use crate::guest::keys;
-use crate::inventory::{Inventory, LoadOptions};
-use crate::machine::{self, HostVariables, Machine, SecretsSeen, schema};
+use crate::inventory::{Inventory, LoadOptions, Value};
+use crate::machine::{self, HostVariables, Machine, SecretsSeen, SshTarget, schema};
 use crate::secret::{Redactor, Secret};
-use crate::settings::{self, Overrides, Settings, Switch};
+use crate::settings::{self, Origin, Overrides, Settings, Switch};
 
 /// The group whose hosts are VMs, as the inventories have it.
 pub const VM_GROUP: &str = "vms";
@@ -129,6 +129,51 @@ fn secret_variables(inventory: &Inventory) -> Vec<Secret> {
         }
     }
     seen.into_iter().map(Secret::new).collect()
+}
+
+/// A `vms_state_dir`.
+struct NamedDir {
+    text: String,
+    /// What a relative path is relative to: the folder of the file that names it.
+    base: PathBuf,
+    path: PathBuf,
+    place: Place,
+}
+
+impl NamedDir {
+    fn of(value: &Value, home: &Path) -> Option<Self> {
+        let text = value.as_str().filter(|text| !text.is_empty())?;
+        let base = Path::new(&*value.place.file).parent().unwrap_or(Path::new("."));
+        Some(Self {
+            text: text.to_owned(),
+            base: base.to_owned(),
+            path: settings::absolute(Path::new(text), base, Some(home)),
+            place: value.place.clone(),
+        })
+    }
+
+    fn same(one: Option<&Self>, other: Option<&Self>) -> bool {
+        one.map(|dir| &dir.path) == other.map(|dir| &dir.path)
+    }
+}
+
+fn differing(one: (&str, Option<&NamedDir>), other: (&str, Option<&NamedDir>)) -> Diagnostic {
+    let shown = |dir: Option<&NamedDir>| dir.map_or_else(|| "none".to_owned(), |dir| dir.path.display().to_string());
+    let place = |dir: Option<&NamedDir>| dir.map(|dir| dir.place.clone());
+    Diagnostic::error(
+        "cli/state-dirs",
+        format!(
+            "hosts of group {VM_GROUP} name several state directories: {} and {}",
+            one.0, other.0
+        ),
+    )
+    .key("vms_state_dir")
+    .note(place(one.1), format!("{}: {}", one.0, shown(one.1)))
+    .note(place(other.1), format!("{}: {}", other.0, shown(other.1)))
+    .rule("a lock or a record in one state directory is not seen by a run that looks into another")
+    .help(format!(
+        "set vms_state_dir once, for all hosts of group {VM_GROUP}, or name the directory with --state-dir"
+    ))
 }
 
 impl Loaded {
@@ -255,22 +300,44 @@ impl Loaded {
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
-    /// Takes the inventory's `vms_state_dir` as the state directory, unless settings name one.
-    pub fn settle_state_dir(&mut self, host: &str) -> Result<(), Problems> {
-        let value = self
-            .inventory
-            .scope(host)
-            .get("vms_state_dir")
-            .map_err(|problem| vec![problem])?;
-        if let Some(value) = value
-            && let Some(text) = value.as_str()
-        {
-            let base = Path::new(&*value.place.file)
-                .parent()
-                .unwrap_or(Path::new("."))
-                .to_owned();
+    /// How the hosts that are no VMs are logged in to, nodes among them. One whose variables do not tell is left out.
+    pub fn other_hosts(&self) -> BTreeMap<String, SshTarget> {
+        let mut others = BTreeMap::new();
+        for host in self.inventory.hosts() {
+            if !self.inventory.in_group(host, VM_GROUP) {
+                let vars = HostVariables::new(&self.inventory, host, Some(home()), &self.secrets);
+                others.extend(machine::node_target(&vars, host).map(|target| (host.to_owned(), target)));
+            }
+        }
+        others
+    }
+
+    /// Takes the inventory's `vms_state_dir` as the state directory, unless settings name one. All hosts of group `vms` must
+    /// have the same, selected or not: a lock or a record in one directory is not seen by a run that looks into another.
+    pub fn settle_state_dir(&mut self, selected: &[String]) -> Result<(), Problems> {
+        if self.settings.state_dir.origin != Origin::Default {
+            return Ok(());
+        }
+        let home = home();
+        let mut first: Option<(&str, Option<NamedDir>)> = None;
+        for host in self.inventory.hosts_of_group(VM_GROUP) {
+            let own = match self.inventory.scope(host).get("vms_state_dir") {
+                Ok(value) => value.and_then(|value| NamedDir::of(&value, &home)),
+                Err(problem) if selected.iter().any(|name| name == host) => return Err(vec![problem]),
+                // A host that is not selected does not stop the others; selected, it cannot be run.
+                Err(_) => continue,
+            };
+            match &first {
+                None => first = Some((host, own)),
+                Some((_, known)) if NamedDir::same(known.as_ref(), own.as_ref()) => {}
+                Some((known_host, known)) => {
+                    return Err(vec![differing((known_host, known.as_ref()), (host, own.as_ref()))]);
+                }
+            }
+        }
+        if let Some((_, Some(dir))) = first {
             self.settings
-                .take_state_dir_of_inventory(text, &base, Some(&home()), value.place.clone());
+                .take_state_dir_of_inventory(&dir.text, &dir.base, Some(&home), dir.place);
         }
         Ok(())
     }

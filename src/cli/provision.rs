@@ -1,5 +1,6 @@
 //! `provision`: create and finalize the VMs, or go on where an earlier run stopped; with `--plan`, only tell.
 
+use super::again::Again;
 use super::args::{self, Global};
 use super::run::{self, Plan, Work};
 use super::{Problems, doors, prepare};
@@ -27,16 +28,14 @@ pub async fn run(global: &Global, args: &args::Provision) -> Result<Exit, Proble
     run::check_overrides(&args.override_protection, &machines)?;
     loaded.authorize(&mut machines, !args.plan)?;
     let redactor = loaded.secrets(&machines);
-    if let Some(first) = hosts.first() {
-        loaded.settle_state_dir(first)?;
-    }
+    loaded.settle_state_dir(&hosts)?;
     loaded.warnings.extend(doors::insecure(&machines));
     loaded.tell_warnings(&redactor);
     let plan = Plan {
         work: Work::Provision,
         mode: if args.plan { Mode::Plan } else { Mode::Apply },
         fail_fast: args.fail_fast,
-        resume: run::resume("provision", &args.sources),
+        again: Again::provision(global, args),
         overrides: args.override_protection.clone(),
     };
     let exit = run::fleet(&loaded, machines, &hosts, redactor, plan).await;

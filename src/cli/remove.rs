@@ -1,5 +1,6 @@
 //! `remove`: take VMs away with everything that belongs to them; with `--plan`, only tell.
 
+use super::again::Again;
 use super::args::{self, Global};
 use super::confirm::{Question, confirm};
 use super::prepare::Loaded;
@@ -24,24 +25,17 @@ pub async fn run(global: &Global, args: &args::Remove) -> Result<Exit, Problems>
     let mut loaded = prepare::load(global, &args.sources, overrides)?;
     let hosts = hosts(&loaded, args)?;
     let embedded = loaded.embedded(&hosts).await?;
-    let exit = remove(&mut loaded, &hosts, args).await;
+    let exit = remove(&mut loaded, &hosts, Again::remove(global, args), args).await;
     if let Some(embedded) = embedded {
         embedded.stop().await;
     }
     exit
 }
 
-async fn remove(loaded: &mut Loaded, hosts: &[String], args: &args::Remove) -> Result<Exit, Problems> {
+async fn remove(loaded: &mut Loaded, hosts: &[String], again: Again, args: &args::Remove) -> Result<Exit, Problems> {
     let machines = loaded.machines(hosts)?;
     loaded.compare_with_others(&machines)?;
     run::check_overrides(&args.override_protection, &machines)?;
-    let mut resume = run::resume("remove", &args.sources);
-    if args.with_snapshots {
-        resume.push_str(" --with-snapshots");
-    }
-    for name in &args.override_protection {
-        resume.push_str(&format!(" --override-protection {name}"));
-    }
     if !args.plan {
         let names: Vec<String> = machines.iter().map(|machine| machine.name.clone()).collect();
         confirm(&Question {
@@ -50,15 +44,13 @@ async fn remove(loaded: &mut Loaded, hosts: &[String], args: &args::Remove) -> R
             given: &args.confirm,
             rule: "a removed VM does not come back: each is confirmed by its own name (vms_name); nothing was touched",
             command: match &args.limit {
-                Some(limit) => format!("{resume} --limit {limit}"),
-                None => format!("{resume} --all"),
+                Some(limit) => again.clone().with("--limit", limit),
+                None => again.clone().flag("--all"),
             },
         })?;
     }
     let redactor = loaded.secrets(&machines);
-    if let Some(first) = hosts.first() {
-        loaded.settle_state_dir(first)?;
-    }
+    loaded.settle_state_dir(hosts)?;
     loaded.warnings.extend(doors::insecure(&machines));
     loaded.tell_warnings(&redactor);
     let plan = Plan {
@@ -67,7 +59,7 @@ async fn remove(loaded: &mut Loaded, hosts: &[String], args: &args::Remove) -> R
         },
         mode: if args.plan { Mode::Plan } else { Mode::Apply },
         fail_fast: args.fail_fast,
-        resume,
+        again,
         overrides: args.override_protection.clone(),
     };
     run::fleet(loaded, machines, hosts, redactor, plan).await

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::args::Sources;
+use super::again::Again;
 use super::doors::Doors;
 use super::prepare::Loaded;
 use super::{Problems, say};
@@ -39,7 +39,7 @@ pub struct Plan {
     /// Begin no further host once one has failed.
     pub fail_fast: bool,
     /// The command to go on with, without `--limit`.
-    pub resume: String,
+    pub again: Again,
     /// `--override-protection`.
     pub overrides: Vec<String>,
 }
@@ -72,11 +72,11 @@ impl Work {
     }
 
     /// The command that goes on with one host.
-    fn next(self, run: &HostRun) -> String {
-        let command = format!("{} --limit {}", run.shared.resume, run.machine.host);
+    fn next(self, again: &Again, machine: &Machine) -> String {
+        let command = again.clone().with("--limit", &machine.host);
         match self {
-            Self::Provision => command,
-            Self::Remove { .. } => format!("{command} --confirm {}", run.machine.name),
+            Self::Provision => command.line(),
+            Self::Remove { .. } => command.with("--confirm", &machine.name).line(),
         }
     }
 }
@@ -86,19 +86,6 @@ enum Done {
     Ready,
     Removed(Option<Vm>),
     Nothing,
-}
-
-/// The command that was given, with its inventory. Values of `-e` may be secrets: only their names stand in it.
-pub fn resume(verb: &str, sources: &Sources) -> String {
-    let mut command = format!("vmwright {verb}");
-    for source in &sources.inventory {
-        command.push_str(&format!(" -i {source}"));
-    }
-    for extra in &sources.extra_vars {
-        let name = extra.split('=').next().unwrap_or_default();
-        command.push_str(&format!(" -e {name}=..."));
-    }
-    command
 }
 
 /// Refuses an override that names no VM of the run: a misspelt one would be found out too late.
@@ -172,8 +159,8 @@ pub async fn fleet(
         remote: Arc::new(remote),
         known_hosts: settings.known_hosts.value.clone(),
         templates_dir: settings.templates_dir.value.clone(),
+        nodes: loaded.other_hosts(),
         scratch,
-        resume: plan.resume,
         protection: SelfProtection {
             ourselves: Ourselves::look(),
             overrides: plan.overrides.into_iter().collect(),
@@ -199,6 +186,7 @@ pub async fn fleet(
         .map(|(machine, _, _)| (machine.host.clone(), machine.name.clone()))
         .collect();
     let (work, wait_lock) = (plan.work, settings.wait_lock.value);
+    let again = Arc::new(plan.again);
     let fleet = Fleet {
         forks: settings.forks.value.get(),
         fail_fast: plan.fail_fast,
@@ -209,8 +197,8 @@ pub async fn fleet(
             &cancel,
             |end: &Outcome| is_failure(*end),
             |(machine, cluster, dns)| {
-                let shared = Arc::clone(&shared);
-                async move { host(HostRun::new(machine, shared, cluster, dns), work, wait_lock).await }
+                let (shared, again) = (Arc::clone(&shared), Arc::clone(&again));
+                async move { host(HostRun::new(machine, shared, cluster, dns), work, &again, wait_lock).await }
             },
         )
         .await;
@@ -267,7 +255,7 @@ async fn watch_signals(cancel: CancellationToken) {
 }
 
 /// One host from lock to end.
-async fn host(run: HostRun, work: Work, wait_lock: Duration) -> Outcome {
+async fn host(run: HostRun, work: Work, again: &Again, wait_lock: Duration) -> Outcome {
     run.emit(EventKind::HostStarted {
         name: run.machine.name.clone(),
     });
@@ -292,10 +280,10 @@ async fn host(run: HostRun, work: Work, wait_lock: Duration) -> Outcome {
             diagnostic: failure.diagnostic,
         });
     }
-    tell_end(&run, work, end)
+    tell_end(&run, work, again, end)
 }
 
-fn tell_end(run: &HostRun, work: Work, end: Result<Done, Halt>) -> Outcome {
+fn tell_end(run: &HostRun, work: Work, again: &Again, end: Result<Done, Halt>) -> Outcome {
     let changed = run.changed.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let gone = match &end {
         Ok(Done::Removed(vm)) => vm.clone(),
@@ -338,7 +326,7 @@ fn tell_end(run: &HostRun, work: Work, end: Result<Done, Halt>) -> Outcome {
         changed,
         stage,
         diagnostic,
-        next: goes_on.then(|| work.next(run)),
+        next: goes_on.then(|| work.next(again, &run.machine)),
         ms: millis(run.begun.elapsed()),
     });
     outcome

@@ -1,4 +1,7 @@
 //! `status`: how far each host has come, who holds its lock, and what is unfinished. It only reads.
+//!
+//! What cannot be read of one host (its record, its lock, its cluster) hides no other: the row tells what is known, the
+//! problem stands below the table, and the exit code is 1.
 
 use std::sync::Arc;
 
@@ -18,7 +21,7 @@ use crate::proxmox::error::Kind;
 use crate::proxmox::ids::NodeName;
 use crate::proxmox::vm::View;
 use crate::settings::{OutputFormat, Overrides, duration};
-use crate::state::{Phase, StateDir, VmKey};
+use crate::state::{Phase, StateDir, StateError, VmKey};
 use crate::ui::table::table;
 
 /// What is known of one host.
@@ -38,6 +41,8 @@ struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     recorded_as: Option<String>,
     record: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
 }
 
 /// Prints the table.
@@ -51,15 +56,14 @@ pub async fn run(global: &Global, args: &Status) -> Result<Exit, Problems> {
     let embedded = loaded.embedded(&hosts).await?;
     let machines = loaded.machines(&hosts)?;
     let redactor = loaded.secrets(&machines);
-    if let Some(first) = hosts.first() {
-        loaded.settle_state_dir(first)?;
-    }
+    loaded.settle_state_dir(&hosts)?;
     loaded.tell_warnings(&redactor);
     let state = StateDir::peek(&loaded.settings.state_dir.value).map_err(|error| vec![error.diagnostic()])?;
     let mut clusters = Clusters::default();
     let (mut rows, mut problems) = (Vec::new(), Vec::new());
     for machine in &machines {
-        let (mut row, phase) = recorded(&state, machine)?;
+        let (mut row, phase, found) = recorded(&state, machine);
+        problems.extend(found);
         if !args.offline
             && let Some(phase) = phase
         {
@@ -91,7 +95,6 @@ pub async fn run(global: &Global, args: &Status) -> Result<Exit, Problems> {
     if let Some(embedded) = embedded {
         embedded.stop().await;
     }
-    say::diagnostics(&problems, &redactor);
     match loaded.settings.output.value {
         OutputFormat::Human => say::data(&human(&rows)),
         OutputFormat::Json => {
@@ -101,6 +104,7 @@ pub async fn run(global: &Global, args: &Status) -> Result<Exit, Problems> {
             }
         }
     }
+    say::diagnostics(&problems, &redactor);
     Ok(if problems.is_empty() {
         Exit::Done
     } else {
@@ -108,15 +112,16 @@ pub async fn run(global: &Global, args: &Status) -> Result<Exit, Problems> {
     })
 }
 
-/// What record and lock say.
-fn recorded(state: &StateDir, machine: &Machine) -> Result<(Row, Option<Phase>), Problems> {
+/// What record and lock say. One that cannot be read is a fact about its host, told in its row and below the table; it hides
+/// no other host.
+fn recorded(state: &StateDir, machine: &Machine) -> (Row, Option<Phase>, Problems) {
     let key = VmKey::of(&machine.cluster.host, machine.cluster.port, &machine.name);
-    let record = state
-        .read_record(&key)
-        .map_err(|error| vec![error.diagnostic().host(&machine.host)])?;
-    let holder = state
-        .lock_holder(&key)
-        .map_err(|error| vec![error.diagnostic().host(&machine.host)])?;
+    let mut problems = Problems::new();
+    let mut read_or = |error: StateError| problems.push(error.diagnostic().host(&machine.host));
+    let record = state.read_record(&key).map_err(&mut read_or);
+    let holder = state.lock_holder(&key).map_err(&mut read_or);
+    let trusted = record.is_ok();
+    let record = record.ok().flatten();
     let recorded_as = record
         .as_ref()
         .filter(|record| !record.is_of(&machine.host))
@@ -125,11 +130,15 @@ fn recorded(state: &StateDir, machine: &Machine) -> Result<(Row, Option<Phase>),
     let row = Row {
         host: machine.host.clone(),
         name: machine.name.clone(),
-        phase: phase.as_ref().map_or("none", Phase::name),
+        phase: match &phase {
+            Some(phase) => phase.name(),
+            None if trusted => "none",
+            None => "untrusted",
+        },
         vmid: phase.as_ref().map(|phase| phase.vmid().get()),
         node: phase.as_ref().and_then(Phase::node).map(ToString::to_string),
         power: "-".to_owned(),
-        locked_by: holder.map(|state| {
+        locked_by: holder.unwrap_or_default().map(|state| {
             let who = state
                 .owner
                 .as_ref()
@@ -141,12 +150,14 @@ fn recorded(state: &StateDir, machine: &Machine) -> Result<(Row, Option<Phase>),
         }),
         unfinished: match &recorded_as {
             Some(other) => format!("the record is host {other}'s (ownership/other-host)"),
-            None => unfinished(phase.as_ref()).to_owned(),
+            None if trusted => unfinished(phase.as_ref()).to_owned(),
+            None => "unknown: the record cannot be trusted".to_owned(),
         },
         recorded_as,
         record: state.record_path(&key).display().to_string(),
+        problem: problems.first().map(|problem| problem.message.clone()),
     };
-    Ok((row, phase))
+    (row, phase, problems)
 }
 
 /// What is left to do, in words.

@@ -1,5 +1,6 @@
 //! `unlock`: frees a lock whose holder cannot be proven dead. It shows the holder, and wants the VM's own name.
 
+use super::again::Again;
 use super::args::{Global, Unlock};
 use super::{Problems, prepare, say};
 use crate::diagnose::{Diagnostic, Exit};
@@ -26,7 +27,7 @@ pub async fn run(global: &Global, args: &Unlock) -> Result<Exit, Problems> {
             ),
         )]);
     };
-    loaded.settle_state_dir(&machine.host)?;
+    loaded.settle_state_dir(&hosts)?;
     let state = StateDir::peek(&loaded.settings.state_dir.value).map_err(|error| vec![error.diagnostic()])?;
     let key = VmKey::of(&machine.cluster.host, machine.cluster.port, &machine.name);
     let Some(seen) = state.lock_holder(&key).map_err(|error| vec![error.diagnostic()])? else {
@@ -57,8 +58,10 @@ pub async fn run(global: &Global, args: &Unlock) -> Result<Exit, Problems> {
             )
             .rule("a lock that is freed while its holder works lets two runs work on one VM")
             .help(format!(
-                "once no run works on it: vmwright unlock {} ... --confirm {}",
-                args.host, machine.name
+                "once no run works on it: {}",
+                Again::one("unlock", &args.host, global, &args.sources)
+                    .with("--confirm", &machine.name)
+                    .line()
             ))
             .exit(Exit::Refused),
         ]);

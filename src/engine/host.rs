@@ -27,17 +27,18 @@ use uuid::Uuid;
 use crate::diagnose::{Diagnostic, Exit};
 use crate::dns::Provider;
 use crate::engine::cluster::{Cluster, Listing};
+use crate::engine::deliveries::joined;
 use crate::engine::event::{Change, EventKind, Events, StageName, Told};
 use crate::engine::failure::Failure;
 use crate::engine::limits::{Limit, Limits};
 use crate::engine::ourselves::SelfProtection;
 use crate::engine::stage::{Seen, Stage};
 use crate::guest::remote::Remote;
-use crate::machine::Machine;
+use crate::machine::{Machine, SshTarget};
 use crate::proxmox::client::Client;
 use crate::secret::Redactor;
 use crate::state::lock::LockGuard;
-use crate::state::record::{Phase, Record, VmKey};
+use crate::state::record::{Delivery, Phase, Record, VmKey};
 use crate::state::{Recorded, StateDir};
 
 /// Whether the run changes anything.
@@ -94,10 +95,10 @@ pub struct RunShared {
     pub known_hosts: PathBuf,
     /// Templates that replace the built-in ones.
     pub templates_dir: Option<PathBuf>,
+    /// The inventory's hosts that are no VMs, as they are logged in to: nodes among them.
+    pub nodes: BTreeMap<String, SshTarget>,
     /// A private directory of this run, for the host keys learned at first contact.
     pub scratch: PathBuf,
-    /// The command line to go on with, without `--limit`: `vmwright provision -i inventory`.
-    pub resume: String,
     /// Who we are, and which VMs may be harmed all the same.
     pub protection: SelfProtection,
 }
@@ -118,6 +119,8 @@ pub struct HostRun {
     locked: Mutex<Instant>,
     pub(crate) guard: Mutex<Option<LockGuard>>,
     pub(crate) record: Mutex<Option<Record>>,
+    /// Folders with the VM's documents that are not on record yet.
+    pub(crate) deliveries: Mutex<Vec<Delivery>>,
     pub(crate) changed: Mutex<Vec<StageName>>,
 }
 
@@ -138,6 +141,7 @@ impl HostRun {
             locked: Mutex::new(Instant::now()),
             guard: Mutex::new(None),
             record: Mutex::new(None),
+            deliveries: Mutex::new(Vec::new()),
             changed: Mutex::new(Vec::new()),
         }
     }
@@ -408,21 +412,20 @@ impl HostRun {
         self.with_record(|record| record.is_some_and(|record| record.made))
     }
 
-    /// Writes a phase to the record, before or after the change that it tells of; a phase that stands already is not
-    /// written again.
+    /// Writes a phase to the record, before or after the change that it tells of, with the deliveries that it does not have
+    /// yet; what stands already is not written again.
     pub fn record_phase(&self, phase: Phase) -> Result<(), Failure> {
         let mut held = self.record.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.as_ref().is_some_and(|record| record.phase == phase) {
+        let mut new = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = held.as_ref().map_or(&[][..], |record| &record.deliveries);
+        let deliveries = joined(known, &new);
+        if held
+            .as_ref()
+            .is_some_and(|record| record.phase == phase && record.deliveries == deliveries)
+        {
             return Ok(());
         }
-        let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(guard) = guard.as_ref() else {
-            return Err(Failure::new(Diagnostic::error(
-                "state/no-lock",
-                "the record can only be written under the VM's lock",
-            )));
-        };
-        let record = match held.as_ref() {
+        let mut record = match held.as_ref() {
             Some(record) => record.with(phase),
             None => Record::new(
                 &self.machine.cluster.host,
@@ -432,9 +435,23 @@ impl HostRun {
                 phase,
             ),
         };
-        self.shared.state.write_record(guard, &record)?;
+        record.deliveries = deliveries;
+        self.write_record(&record)?;
         *held = Some(record);
+        new.clear();
         Ok(())
+    }
+
+    /// Writes the record, under the lock.
+    pub(super) fn write_record(&self, record: &Record) -> Result<(), Failure> {
+        let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(guard) = guard.as_ref() else {
+            return Err(Failure::new(Diagnostic::error(
+                "state/no-lock",
+                "the record can only be written under the VM's lock",
+            )));
+        };
+        Ok(self.shared.state.write_record(guard, record)?)
     }
 
     /// The run's id, for marks.

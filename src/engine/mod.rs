@@ -3,6 +3,7 @@
 //! It knows the doors and the record, but no particular stage. It never prints: readers of [`event::Event`] do.
 
 pub mod cluster;
+pub mod deliveries;
 pub mod event;
 pub mod failure;
 pub mod fleet;

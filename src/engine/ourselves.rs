@@ -4,12 +4,13 @@
 //! when it is declared with one of our addresses. One match is enough: whoever is wrong in doubt refuses.
 //!
 //! Sources: `/sys/class/dmi/id/product_uuid` (readable by root only; QEMU hands the `uuid` of `smbios1` through),
-//! `/sys/class/net/*/address`, `/proc/net/fib_trie` and `/proc/net/if_inet6` (inside a container those of its own network),
+//! `/sys/class/net/*/address` (with `device` beside it, unless the card is made up, as in a container), `/proc/net/fib_trie` and `/proc/net/if_inet6` (inside a container those of its own network),
 //! uname(2).
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::IpAddr;
+use std::path::Path;
 
 use crate::guest::addresses;
 use crate::machine::Machine;
@@ -24,6 +25,8 @@ pub struct Ourselves {
     pub uuid: Option<String>,
     /// The MAC addresses of all cards.
     pub macs: BTreeSet<Mac>,
+    /// Whether one of them is the machine's own: a card with a device behind it. Those of a container are made up for it.
+    pub own_card: bool,
     /// All addresses but loopback and link-local ones.
     pub addresses: BTreeSet<IpAddr>,
     /// The host's name.
@@ -40,23 +43,36 @@ pub struct SelfProtection {
 }
 
 impl Ourselves {
-    /// Looks at this machine. What cannot be read is left out.
+    /// Looks at this machine. What cannot be read is left out; [`Ourselves::is_known`] tells whether enough was read.
     pub fn look() -> Self {
-        let macs = fs::read_dir("/sys/class/net")
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|card| fs::read_to_string(card.path().join("address")).ok())
-            .filter_map(|text| mac(&text))
-            .collect();
+        Self::look_in(Path::new("/sys"))
+    }
+
+    fn look_in(sys: &Path) -> Self {
+        let (mut macs, mut own_card) = (BTreeSet::new(), false);
+        for card in fs::read_dir(sys.join("class/net")).into_iter().flatten().flatten() {
+            if let Ok(text) = fs::read_to_string(card.path().join("address"))
+                && let Some(mac) = mac(&text)
+            {
+                own_card |= card.path().join("device").exists();
+                macs.insert(mac);
+            }
+        }
         Self {
-            uuid: fs::read_to_string("/sys/class/dmi/id/product_uuid")
+            uuid: fs::read_to_string(sys.join("class/dmi/id/product_uuid"))
                 .ok()
                 .and_then(|text| uuid(&text)),
             macs,
+            own_card,
             addresses: addresses::of_this_machine(),
             hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         }
+    }
+
+    /// Whether something was read that no other machine has: the UUID, or the address of a card of our own. Without, a VM that
+    /// we sit in is told by its declared addresses only.
+    pub fn is_known(&self) -> bool {
+        self.uuid.is_some() || self.own_card
     }
 
     /// What of the VM is ours, in words; empty if nothing is.
@@ -137,6 +153,7 @@ mod tests {
         Ourselves {
             uuid: uuid("00112233-4455-6677-8899-AABBCCDDEEFF\n"),
             macs: mac("bc:24:11:00:00:01\n").into_iter().collect(),
+            own_card: true,
             addresses: ["10.0.0.9".parse().unwrap()].into(),
             hostname: "pve1.example.org".to_owned(),
         }
@@ -175,6 +192,41 @@ mod tests {
         assert_eq!(mac("00:00:00:00:00:00"), None);
         let config = config(json!({"net0": "virtio,bridge=vmbr0"}));
         assert!(Ourselves::default().matches(&machine(), &config).is_empty());
+    }
+
+    #[test]
+    fn a_machine_is_known_by_its_uuid_or_a_card_of_its_own() {
+        let uuid = "00112233-4455-6677-8899-AABBCCDDEEFF\n";
+        let card = "bc:24:11:00:00:01\n";
+        // The UUID's file, the card's address, whether the card has a device; known.
+        let cases = [
+            (Some(uuid), None, true),
+            (Some("Not Settable\n"), None, false),
+            (None, Some((card, true)), true),
+            (None, Some((card, false)), false),
+            (Some(uuid), Some((card, false)), true),
+            (None, Some(("00:00:00:00:00:00\n", true)), false),
+            (None, None, false),
+        ];
+        for (uuid, card, known) in cases {
+            let sys = tempfile::tempdir().unwrap();
+            let write = |path: &str, text: &str| {
+                let path = sys.path().join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            };
+            if let Some(text) = uuid {
+                write("class/dmi/id/product_uuid", text);
+            }
+            if let Some((address, own)) = card {
+                write("class/net/eth0/address", address);
+                if own {
+                    write("class/net/eth0/device/vendor", "0x1af4");
+                }
+            }
+            let here = Ourselves::look_in(sys.path());
+            assert_eq!(here.is_known(), known, "{uuid:?} {card:?}: {here:?}");
+        }
     }
 
     #[test]

@@ -276,8 +276,8 @@ impl Fixture {
             remote: Arc::clone(&far) as Arc<dyn Remote>,
             known_hosts: dir.path().join("known_hosts"),
             templates_dir: None,
+            nodes: std::collections::BTreeMap::new(),
             scratch,
-            resume: "vmwright provision".to_owned(),
             protection: SelfProtection::default(),
         };
         let cluster = Cluster::new(Client::new(Arc::clone(&api) as Arc<dyn Transport>), true);

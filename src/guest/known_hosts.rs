@@ -88,7 +88,7 @@ pub fn replaced(text: &[u8], names: &[String], keys: &[String]) -> Result<Option
     if names.iter().all(|name| lookup(text, name) == wanted) {
         return Ok(None);
     }
-    let mut out = without(text, &names);
+    let mut out = without(text, &names, None);
     if !out.is_empty() && !out.ends_with(b"\n") {
         out.push(b'\n');
     }
@@ -98,8 +98,8 @@ pub fn replaced(text: &[u8], names: &[String], keys: &[String]) -> Result<Option
     Ok((out != text).then_some(out))
 }
 
-/// The text without any entry of these names.
-fn without(text: &[u8], names: &[String]) -> Vec<u8> {
+/// The text without the entries of these names, of whatever key or only of these.
+fn without(text: &[u8], names: &[String], keys: Option<&[String]>) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for raw in split(text) {
         let Some(line) = Line::parse(raw) else {
@@ -107,6 +107,10 @@ fn without(text: &[u8], names: &[String]) -> Vec<u8> {
             continue;
         };
         let ours = |entry: &&str| names.iter().any(|name| is_name(entry, name));
+        if keys.is_some_and(|keys| line.key.as_ref().is_none_or(|key| !keys.contains(key))) {
+            out.extend_from_slice(raw);
+            continue;
+        }
         let kept: Vec<&str> = line.names.iter().filter(|entry| !ours(entry)).copied().collect();
         if kept.len() == line.names.len() {
             out.extend_from_slice(raw);
@@ -183,12 +187,21 @@ pub async fn replace(path: &Path, names: &[String], keys: &[String]) -> Result<b
     blocking(move || change(&path, |text| replaced(text, &names, &keys))).await
 }
 
-/// Removes every entry of these names from a file. Answers whether it was changed.
+/// Removes the entries of these names from a file: with `keys` only those of one of them, so that what another machine of
+/// that name or address shows stays; without, all. Answers whether it was changed.
 ///
 /// # Errors
 /// [`KnownHostsError`].
-pub async fn remove(path: &Path, names: &[String]) -> Result<bool, KnownHostsError> {
-    replace(path, names, &[]).await
+pub async fn remove(path: &Path, names: &[String], keys: Option<&[String]>) -> Result<bool, KnownHostsError> {
+    let (path, keys) = (path.to_owned(), keys.map(<[String]>::to_vec));
+    let names: Vec<String> = names.iter().map(|name| name.to_ascii_lowercase()).collect();
+    blocking(move || {
+        change(&path, |text| {
+            let out = without(text, &names, keys.as_deref());
+            Ok((out != text).then_some(out))
+        })
+    })
+    .await
 }
 
 /// The keys that a file has for a name; none if there is no such file.
@@ -416,7 +429,7 @@ mod tests {
                 .await
                 .expect("read")
         );
-        assert!(remove(&path, &list(&["host3"])).await.expect("written"));
+        assert!(remove(&path, &list(&["host3"]), None).await.expect("written"));
         assert!(read(&path, "host3").expect("read").is_empty());
         assert_eq!(read(&path, "first").expect("read"), [ED]);
     }

@@ -54,6 +54,33 @@ pub(crate) fn read(argument: &str, loader: &mut Loader<'_>) -> Result<Pairs, Dia
     }
 }
 
+/// What an `-e` argument names, without its values, which may be secrets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// `@FILE`.
+    File,
+    /// The keys of a mapping; none if it cannot be read.
+    Mapping(Vec<String>),
+    /// The keys of `key=value ..`; none if they cannot be split.
+    Pairs(Vec<String>),
+}
+
+/// The names in an `-e` argument, in its own form.
+pub fn named(argument: &str) -> Named {
+    if argument.starts_with('@') {
+        return Named::File;
+    }
+    if !argument.starts_with(['[', '{']) {
+        let vars = pairs(argument).unwrap_or_default();
+        return Named::Pairs(vars.iter().map(|(key, _)| key.to_string()).collect());
+    }
+    let document = yaml::parse(argument, &"--extra-vars".into());
+    match document.map(|document| document.value.data) {
+        Ok(Data::Map(map)) => Named::Mapping(map.into_iter().map(|(key, _)| key.as_str().to_owned()).collect()),
+        Ok(_) | Err(_) => Named::Mapping(Vec::new()),
+    }
+}
+
 fn pairs(text: &str) -> Result<Pairs, &'static str> {
     let mut vars = Pairs::new();
     for word in split(text)? {

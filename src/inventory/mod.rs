@@ -93,6 +93,7 @@ use template_engine::Engine;
 use vars::{Beside, Layers};
 use vault::Vault;
 
+pub use extra::{Named, named};
 pub use scope::Scope;
 pub use value::{Data, Entry, Value};
 
@@ -151,6 +152,16 @@ pub enum Merge {
     Replace,
     /// Of two mappings the keys are put together, all the way down; the stronger level wins for each key. Lists are replaced.
     Merge,
+}
+
+impl Merge {
+    /// As the option takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Replace => "replace",
+            Self::Merge => "merge",
+        }
+    }
 }
 
 impl std::str::FromStr for Merge {

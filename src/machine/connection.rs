@@ -193,6 +193,13 @@ fn snippets_mode(reader: &mut Reader<'_>) -> Option<Option<u32>> {
     Some(known)
 }
 
+/// How a node that is a host of the inventory is logged in to; `None` if its variables are wrong.
+pub fn node_target(vars: &dyn Variables, node: &str) -> Option<SshTarget> {
+    let mut own = Reader::new(vars);
+    let target = target(&mut own, Some(node.to_owned()), Some("root".to_owned())).complete(node);
+    target.filter(|_| own.into_problems().is_empty())
+}
+
 /// The node as a host of the inventory; as root and under its name, unless it says otherwise.
 fn node_ssh(reader: &mut Reader<'_>, node: &str, vars: &dyn Variables) -> Option<SshTarget> {
     let mut own = Reader::new(vars);

@@ -55,6 +55,7 @@ use crate::secret::Secret;
 
 pub use build::{Built, build};
 pub use claims::{Claims, check_claims, claims};
+pub use connection::node_target;
 pub use host_variables::{HostVariables, SecretsSeen};
 pub use reference::reference_markdown;
 pub use run::check_run;

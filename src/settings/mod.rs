@@ -23,7 +23,8 @@ use std::time::Duration;
 
 use crate::diagnose::{Diagnostic, Place};
 use crate::inventory::Merge;
-use search::{Search, absolute, misspelt, set};
+pub(crate) use search::absolute;
+use search::{Search, misspelt, set};
 pub use value::{Forks, Limit, LogFormat, Origin, OutputFormat, Setting, Switch};
 
 /// The settings file's name.

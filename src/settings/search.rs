@@ -374,7 +374,7 @@ pub(super) fn misspelt(env: &BTreeMap<String, String>) -> Vec<Diagnostic> {
 }
 
 /// A path with `~` replaced, made absolute, without `.` parts. Links are left alone.
-pub(super) fn absolute(path: &Path, base: &Path, home: Option<&Path>) -> PathBuf {
+pub(crate) fn absolute(path: &Path, base: &Path, home: Option<&Path>) -> PathBuf {
     let expanded = match (path.strip_prefix("~"), home) {
         (Ok(rest), Some(home)) => home.join(rest),
         (Ok(_), None) | (Err(_), _) => path.to_owned(),

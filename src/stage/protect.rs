@@ -6,6 +6,8 @@
 //!   --override-protection NAME           told, and done
 //! ```
 //!
+//! Where this machine cannot tell who it is (no UUID, no card of its own), that is said before a VM that may be it is stopped.
+//!
 //! Only the exact name of the VM overrides. A VM that provision itself is making is nobody's dependency yet: its restart
 //! in finalize is refused only if it is us. Every other restart of a declared VM is refused too: that of an adopted one,
 //! whatever was done to it since, and that of one whose record does not say that vmwright made it.
@@ -72,6 +74,9 @@ impl Stage for Protection {
                 if let Some(warning) = overridden {
                     run.warn(&warning);
                 }
+                if let Some(warning) = unknown_self(protection, &run.machine, Deed::Remove) {
+                    run.warn(&warning);
+                }
                 let detail = match protection.ourselves.node(&self.here.cluster) {
                     Some(node) => format!("not this machine, which is node {node}"),
                     None => "not this machine, and not declared as protected".to_owned(),
@@ -94,10 +99,16 @@ impl Stage for Protection {
     }
 }
 
-/// Whether provision may restart the VM; an override is told.
+/// Whether provision may restart the VM; an override is told, and where an adopted VM may be this machine for all that can be
+/// seen. One that provision made itself runs nothing yet, so nothing is said of it.
 pub fn may_restart(run: &HostRun, vm: &Vm, config: &VmConfig) -> Result<(), Failure> {
     // Provision never restarts a complete VM, so a VM of our own making is restarted before it was ever finished.
     let declared = run.machine.protected && !run.is_of_our_making();
+    if !run.is_of_our_making()
+        && let Some(warning) = unknown_self(&run.shared.protection, &run.machine, Deed::Restart)
+    {
+        run.warn(&warning);
+    }
     match judge(&run.shared.protection, &run.machine, config, Deed::Restart, declared) {
         Ok(None) => Ok(()),
         Ok(Some(warning)) => {
@@ -107,6 +118,28 @@ pub fn may_restart(run: &HostRun, vm: &Vm, config: &VmConfig) -> Result<(), Fail
         }
         Err(diagnostic) => Err(Failure::new(*diagnostic)),
     }
+}
+
+/// The warning that nobody knows whether the VM is the machine that vmwright runs on; none where it is known, or where the
+/// user has decided.
+fn unknown_self(protection: &SelfProtection, machine: &Machine, deed: Deed) -> Option<Diagnostic> {
+    let name = &machine.name;
+    if protection.ourselves.is_known() || protection.overrides.contains(name) {
+        return None;
+    }
+    Some(
+        Diagnostic::warning(
+            "protection/unknown-self",
+            format!(
+                "it cannot be told whether vmwright runs on {name}, which will be {}; only addresses were compared",
+                deed.words()
+            ),
+        )
+        .rule("this machine's SMBIOS UUID is readable by root only, and a container has no network card of its own")
+        .help(
+            "set vms_protected: true for the VM that vmwright runs on, or run vmwright as root outside of a container",
+        ),
+    )
 }
 
 /// The rule. A warning is what an override leaves to be told.
@@ -187,6 +220,36 @@ mod tests {
                 Err(diagnostic.code)
             }
         }
+    }
+
+    #[test]
+    fn a_machine_that_does_not_know_itself_says_so() {
+        let warned = |ourselves: Ourselves, overrides: &[&str]| {
+            let protection = SelfProtection {
+                ourselves,
+                overrides: overrides.iter().map(|name| (*name).to_owned()).collect(),
+            };
+            unknown_self(&protection, &machine(), Deed::Remove).map(|warning| warning.code)
+        };
+        let unknown = Ourselves {
+            macs: ["BC:24:11:00:00:01".parse().unwrap()].into(),
+            addresses: ["10.0.0.9".parse().unwrap()].into(),
+            ..Ourselves::default()
+        };
+        let by_uuid = Ourselves {
+            uuid: Some("u".to_owned()),
+            ..Ourselves::default()
+        };
+        let by_card = Ourselves {
+            own_card: true,
+            ..unknown.clone()
+        };
+        let name = machine().name;
+        assert_eq!(warned(unknown.clone(), &[]), Some("protection/unknown-self"));
+        assert_eq!(warned(unknown.clone(), &["another"]), Some("protection/unknown-self"));
+        assert_eq!(warned(unknown, &[&name]), None, "the user has decided");
+        assert_eq!(warned(by_uuid, &[]), None);
+        assert_eq!(warned(by_card, &[]), None);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::proxmox::ids::NodeName;
 use crate::stage::node_access;
 use crate::stage::readiness::Ready;
 use crate::stage::trust::explain as known_hosts_failure;
+use crate::state::record::Delivery;
 
 /// The documents are there.
 #[derive(Clone, Debug)]
@@ -60,6 +61,7 @@ impl Stage for Snippets<'_> {
             let file = run.shared.known_hosts.display().to_string();
             missing.push(Change::new(format!("host key of {}", place.node), file));
         }
+        run.hold_delivery(place.delivery());
         if missing.is_empty() {
             return Ok(Seen::Done(delivered(&run.machine, &place.to_string())));
         }
@@ -70,6 +72,7 @@ impl Stage for Snippets<'_> {
         let place = self.place(run)?;
         let folder = place.folder(run);
         let [user, network] = files(run)?;
+        run.note_delivery(place.delivery())?;
         tokio::try_join!(
             folder.write(&user.0, user.1.as_bytes()),
             folder.write(&network.0, network.1.as_bytes())
@@ -137,13 +140,23 @@ impl std::fmt::Display for Place {
 
 impl Place {
     fn of(run: &HostRun, node: &NodeName, target: Option<SshTarget>, path: String) -> Result<Self, Failure> {
-        if let Some(local) = &run.machine.snippets.local_path {
-            return Ok(Self {
-                node: node.clone(),
-                target: None,
-                path: local.display().to_string(),
-            });
+        match &run.machine.snippets.local_path {
+            Some(local) => Ok(Self::here(node, local.display().to_string())),
+            None => Self::there(run, node, target, path),
         }
+    }
+
+    /// A folder that is mounted on the control node.
+    fn here(node: &NodeName, path: String) -> Self {
+        Self {
+            node: node.clone(),
+            target: None,
+            path,
+        }
+    }
+
+    /// A folder on the node.
+    fn there(run: &HostRun, node: &NodeName, target: Option<SshTarget>, path: String) -> Result<Self, Failure> {
         let Some(target) = target else {
             return Err(Failure::new(
                 Diagnostic::error(
@@ -161,6 +174,15 @@ impl Place {
             target: Some((target, keys)),
             path,
         })
+    }
+
+    /// As it is noted in the record.
+    fn delivery(&self) -> Delivery {
+        Delivery {
+            node: self.node.clone(),
+            path: self.path.clone(),
+            local: self.target.is_none(),
+        }
     }
 
     /// The keys of a node that was met for the first time in this run, and that known_hosts does not have yet.
@@ -268,31 +290,71 @@ pub fn cloud_init_keys(run: &HostRun, config: &VmConfig) -> Vec<String> {
     }
 }
 
-/// The snippets of this VM that lie on a node, by name.
-pub async fn present(run: &HostRun, node: &NodeName) -> Result<Vec<String>, Failure> {
+/// The snippets of this VM that are left, by name and node.
+pub async fn present(run: &HostRun) -> Result<Vec<(String, NodeName)>, Failure> {
     let (user, network) = file_names(&run.machine);
-    let place = place_on(run, node).await?;
-    let names = match place.folder(run).list().await {
-        Ok(names) => names,
-        Err(FolderError::Missing(_)) => Vec::new(),
-        Err(error) => return Err(place.explain(&error)),
-    };
-    Ok(names
-        .into_iter()
-        .filter(|name| *name == user || *name == network)
-        .collect())
+    let mut found = Vec::new();
+    for place in places(run).await? {
+        let names = match place.folder(run).list().await {
+            Ok(names) => names,
+            Err(FolderError::Missing(_)) => Vec::new(),
+            Err(error) => return Err(place.explain(&error)),
+        };
+        let ours = names.into_iter().filter(|name| *name == user || *name == network);
+        found.extend(ours.map(|name| (name, place.node.clone())));
+    }
+    Ok(found)
 }
 
-/// Removes the snippets of this VM from a node.
-pub async fn remove(run: &HostRun, node: &NodeName) -> Result<(), Failure> {
+/// Removes the snippets of this VM from all folders that they were delivered to. One that cannot be reached does not keep
+/// them in the others.
+pub async fn remove(run: &HostRun) -> Result<(), Failure> {
     let (user, network) = file_names(&run.machine);
-    let place = place_on(run, node).await?;
-    let folder = place.folder(run);
-    folder
-        .remove(&[&user, &network])
-        .await
-        .map_err(|error| place.explain(&error))?;
-    Ok(())
+    let mut failed = None;
+    for place in places(run).await? {
+        if let Err(error) = place.folder(run).remove(&[&user, &network]).await {
+            failed.get_or_insert(place.explain(&error));
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// Where the snippets of this VM may lie: the folders on record; if there are none, the one that is declared.
+async fn places(run: &HostRun) -> Result<Vec<Place>, Failure> {
+    let deliveries = run.deliveries();
+    if deliveries.is_empty() {
+        return Ok(vec![place_on(run, &run.machine.node).await?]);
+    }
+    let mut places = Vec::new();
+    for delivery in deliveries {
+        let Delivery { node, path, local } = delivery;
+        if local {
+            places.push(Place::here(&node, path));
+            continue;
+        }
+        let listing = run.listing().await?;
+        let nodes = &listing.status.nodes;
+        if !nodes.is_empty() && nodes.iter().all(|known| known.name != node) {
+            run.warn(
+                &Diagnostic::warning(
+                    "snippets/node-gone",
+                    format!(
+                        "node {node} is not in the cluster any more; the snippets in {path} there were not removed"
+                    ),
+                )
+                .rule("they hold the password hash of the guest's login user")
+                .help("remove them by hand if the machine still exists"),
+            );
+            continue;
+        }
+        let own = run.shared.nodes.get(node.as_str());
+        let target = match own.filter(|_| node != run.machine.node) {
+            Some(target) => Some(target.clone()),
+            None => node_access::ssh_target(&run.machine, &node, &listing),
+        };
+        places.push(Place::there(run, &node, target, path)?);
+    }
+    Ok(places)
 }
 
 /// Where the snippets of this VM would lie on a node.

@@ -39,7 +39,7 @@ pub use identity::Identity;
 pub use journal::{Journal, RunFile, RunLog};
 pub use lock::{LockError, LockGuard, LockState};
 pub use owner::{Doubt, Owner, Proof, Verdict};
-pub use record::{FinalizeStep, Phase, Record, RemoveStep, VmKey};
+pub use record::{Delivery, FinalizeStep, Phase, Record, RemoveStep, VmKey};
 pub use store::{DirectoryStore, Store};
 
 use crate::diagnose::{Diagnostic, Place};

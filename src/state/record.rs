@@ -108,8 +108,25 @@ pub struct Record {
     pub created: Timestamp,
     /// When this one was written.
     pub updated: Timestamp,
+    /// Where its cloud-init documents were delivered to, each folder noted before the first byte went there, and not cleared
+    /// from since. They hold a password hash. Records of before this field have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deliveries: Vec<Delivery>,
     /// How far it came.
     pub phase: Phase,
+}
+
+/// A folder that cloud-init documents were delivered to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Delivery {
+    /// The node that reads it.
+    pub node: NodeName,
+    /// The folder, `/var/lib/vz/snippets`.
+    pub path: String,
+    /// Whether it is mounted on the control node, under this path (`vms_snippets_path`); otherwise it is on the node.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub local: bool,
 }
 
 impl Record {
@@ -127,6 +144,7 @@ impl Record {
             made: matches!(phase, Phase::Cloning { .. }),
             created: now,
             updated: now,
+            deliveries: Vec::new(),
             phase,
         }
     }

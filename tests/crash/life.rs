@@ -160,8 +160,8 @@ async fn run(
         remote: Arc::new(ssh),
         known_hosts: site.known_hosts(),
         templates_dir: None,
+        nodes: std::collections::BTreeMap::new(),
         scratch: site.scratch(life),
-        resume: "vmwright provision".to_owned(),
         protection: SelfProtection::default(),
     };
     events.emit(

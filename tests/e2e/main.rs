@@ -8,8 +8,10 @@
 )]
 
 mod adopt;
+mod again;
 mod contention;
 mod creation;
+mod deliveries;
 mod examples;
 mod fleet;
 mod guest;

@@ -72,6 +72,24 @@ async fn the_machine_that_vmwright_runs_on_is_never_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn where_this_machine_does_not_know_itself_a_removal_says_so() {
+    const CODE: &str = "protection/unknown-self";
+    let site = remove::with("web-1", |_| {}).await;
+    let plan = site.vmwright(&[&REMOVE[..], &["--plan"]].concat()).await;
+    plan.assert_code(0);
+    // Looked at here without the code that is under test.
+    let has_uuid = std::fs::read_to_string("/sys/class/dmi/id/product_uuid").is_ok();
+    let cards = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    let has_card = cards
+        .map(|card| card.path().join("device"))
+        .any(|device| device.exists());
+    match has_uuid || has_card {
+        true => plan.assert_silent_about(CODE),
+        false => plan.assert_says(CODE),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_machine_that_vmwright_runs_on_is_not_restarted() {
     let Some((mac, _)) = ourselves() else { return };
     const PROVISION: [&str; 3] = ["provision", "--limit", "web-1"];

@@ -357,6 +357,82 @@ async fn every_obstacle_is_found_before_the_guest_is_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_storage_that_cannot_be_looked_at_is_an_obstacle_unless_it_is_gone() {
+    let site = with("web-1", |_| {}).await;
+    let fails = |text: &str| {
+        let action = Action::Answer {
+            status: 500,
+            text: text.to_owned(),
+        };
+        site.sim.faults().clear();
+        let fault = Fault::on("GET", "/nodes/*/storage/local-lvm/content", action);
+        site.sim.faults().add(fault.always());
+    };
+    for text in [
+        "unable to activate storage 'local-lvm' - directory '/dev/pve' does not exist or is unreachable",
+        "storage 'local-lvm' is disabled",
+        "storage 'local-lvm' is not online",
+    ] {
+        fails(text);
+        let before = state(&site);
+        for more in [&["--plan"][..], &[]] {
+            let run = site.vmwright(&[&REMOVE[..], more].concat()).await;
+            run.assert_code(4);
+            for said in ["remove/obstacles", text, "pvesm remove local-lvm"] {
+                run.assert_says(said);
+            }
+            assert_untouched(&site, &before, &run);
+        }
+    }
+    fails("storage 'local-lvm' does not exist");
+    let plan = site.vmwright(&[&REMOVE[..], &["--plan"]].concat()).await;
+    plan.assert_code(0);
+    plan.assert_says("remove/storage-unseen");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_of_other_machines_stay_in_known_hosts() {
+    const OTHER: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF";
+    // Adopted as complete: no keys are on record, and the addresses are all that the agent tells.
+    let site = with("web-1", |_| {}).await;
+    for (path, ..) in site.tree("state/records") {
+        if path.is_file() {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    let id = vmid(&site, "prod-web-1").to_string();
+    let adopt = ["adopt", "web-1", "--vmid", &id, "--confirm", "prod-web-1"];
+    site.vmwright(&adopt).await.assert_code(0);
+    let address = format!("[{}]:{SSH_PORT}", site.address(1));
+    // What a guest with containers tells: the bridge that every such machine has.
+    let path = site
+        .tree("state/records")
+        .into_iter()
+        .map(|(path, ..)| path)
+        .find(|path| path.is_file())
+        .unwrap();
+    let mut record = site.record("prod-web-1").unwrap();
+    record["phase"]["addresses"] = vec!["172.17.0.1/16".to_owned(), format!("{}/24", site.address(1))].into();
+    std::fs::write(path, record.to_string()).unwrap();
+    let others = format!("{address} {OTHER}\n[172.17.0.1]:{SSH_PORT} {OTHER}\n");
+    site.write("known_hosts", &format!("{others}web-1,gate {OTHER}\n"));
+    let plan = site.vmwright(&[&REMOVE[..], &["--plan"]].concat()).await;
+    plan.assert_says("known_hosts entries: web-1 ");
+    site.vmwright(&REMOVE).await.assert_code(0);
+    assert_eq!(site.read("known_hosts"), format!("{others}gate {OTHER}\n"));
+
+    // With keys on record only their entries go: the second machine of that name and address stays.
+    let site = with("web-1", |_| {}).await;
+    let own = site.read("known_hosts");
+    let other = format!("web-1,{address} {OTHER}\n");
+    site.write("known_hosts", &format!("{own}{other}"));
+    site.vmwright(&REMOVE).await.assert_code(0);
+    let rest = site.read("known_hosts");
+    assert!(rest.ends_with(&other), "{rest}");
+    assert_eq!(rest.matches("web-1").count(), 1, "{rest}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_vm_that_is_not_ours_is_not_touched() {
     let site = with("web-1", |_| {}).await;
     let id = vmid(&site, "prod-web-1");

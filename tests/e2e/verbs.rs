@@ -222,3 +222,104 @@ async fn help_and_version_are_data_and_wrong_usage_is_code_2() {
         assert!(out.is_empty() && !err.is_empty(), "{wrong:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_cannot_be_trusted_hides_no_other_host() {
+    let site = Site::start().await;
+    site.vmwright(&["provision"]).await.assert_code(0);
+    let records = site
+        .tree("state/records")
+        .into_iter()
+        .map(|(path, ..)| path)
+        .filter(|path| path.is_file());
+    let of_web_0 = |path: &std::path::PathBuf| std::fs::read_to_string(path).unwrap().contains("\"name\": \"web-0\"");
+    let path = records.into_iter().find(of_web_0).unwrap();
+    std::fs::write(&path, "{\"schema\": 1").unwrap();
+
+    for args in [&["status"][..], &["status", "--offline"]] {
+        let table = site.vmwright(args).await;
+        table.assert_code(1);
+        let phases: Vec<Vec<&str>> = table
+            .stdout
+            .lines()
+            .skip(1)
+            .map(|line| line.split_whitespace().take(2).collect())
+            .collect();
+        assert_eq!(
+            phases,
+            [["web-0", "untrusted"], ["web-1", "complete"]],
+            "{}",
+            table.all()
+        );
+        assert!(
+            table.stderr.contains("state/corrupt-record") && table.stderr.contains("web-0"),
+            "{}",
+            table.all()
+        );
+    }
+    let run = site.vmwright(&["status", "--output", "json"]).await;
+    run.assert_code(1);
+    let rows = run.events();
+    assert_eq!(rows.len(), 2);
+    assert_eq!(rows[0]["phase"], "untrusted");
+    assert_eq!(rows[0]["unfinished"], "unknown: the record cannot be trusted");
+    assert!(rows[0]["problem"].as_str().unwrap().contains("record"), "{}", rows[0]);
+    assert_eq!(
+        (&rows[1]["phase"], rows[1].get("problem")),
+        (&Value::from("complete"), None)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_state_directories_in_one_inventory_are_refused() {
+    let site = Site::with(|plan| {
+        plan.hosts = vec![
+            "web-0 vms_proxmox_node=pve-0 vms_state_dir=../state-a".to_owned(),
+            "web-1 vms_proxmox_node=pve-1 vms_name=prod-web-1 vms_state_dir=../state-b".to_owned(),
+        ];
+    })
+    .await;
+    site.write("inventory/vmwright.yaml", "known_hosts: ../known_hosts\n");
+    // Also where only one of them is selected: the other's locks and records would not be seen.
+    let verbs = [
+        &["provision"][..],
+        &["provision", "--limit", "web-1"],
+        &["provision", "--limit", "web-0", "--plan"],
+        &["status"],
+        &["history"],
+        &["forget", "web-0", "--confirm", "web-0"],
+        &["unlock", "web-0", "--confirm", "web-0"],
+    ];
+    for args in verbs {
+        let run = site.vmwright(args).await;
+        run.assert_code(2);
+        for text in [
+            "cli/state-dirs",
+            "web-0: ",
+            "state-a",
+            "web-1: ",
+            "state-b",
+            "hosts.ini",
+        ] {
+            assert!(run.stderr.contains(text), "{args:?}: {text}\n{}", run.all());
+        }
+        assert_eq!(site.changes(), []);
+    }
+    assert!(!site.path("state-a").exists() && !site.path("state-b").exists());
+
+    // A directory that was named decides for all; and so does one that all hosts share, however it is written.
+    site.vmwright(&["status", "--state-dir", "elsewhere"])
+        .await
+        .assert_code(0);
+    let hosts = site.read("inventory/hosts.ini");
+    site.write(
+        "inventory/hosts.ini",
+        &hosts.replace("../state-b", &site.path("inventory/../state-a").display().to_string()),
+    );
+    site.vmwright(&["status"]).await.assert_code(0);
+    // One host without is another directory too: the default.
+    site.write("inventory/hosts.ini", &hosts.replace(" vms_state_dir=../state-b", ""));
+    let run = site.vmwright(&["status"]).await;
+    run.assert_code(2);
+    run.assert_says("web-1: none");
+}

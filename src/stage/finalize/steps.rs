@@ -271,9 +271,11 @@ async fn came_back(run: &HostRun, vm: &Vm) -> Result<(), Failure> {
     }
 }
 
-/// Removes the snippets from the node that they were delivered to: they hold a password hash, and nothing refers to them now.
+/// Removes the snippets from all folders that they were delivered to: they hold a password hash, and nothing refers to them
+/// now.
 pub async fn remove_snippets(run: &HostRun) -> Result<(), Failure> {
-    snippets::remove(run, &run.machine.node).await
+    snippets::remove(run).await?;
+    run.clear_deliveries()
 }
 
 fn unreadable(run: &HostRun, detail: &str) -> Failure {

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   DNS            exactly the records of the guest's name and its addresses, declared or on record
-//!   known_hosts    the entries of all its names; an address's only while its key is the guest's
-//!   snippets       the two documents on the node that they were delivered to: they hold a password hash
+//!   known_hosts    the entries with the guest's keys; where none are on record, those of its names, and of no address
+//!   snippets       the two documents in every folder that they were delivered to: they hold a password hash
 //!   record         last: it is what a rerun goes on from
 //! ```
 //!
@@ -144,21 +144,20 @@ impl Part {
                 Ok(left)
             }
             Self::KnownHosts => {
-                let names = known_names(run)?;
-                Ok(if names.is_empty() {
+                let known = known(run)?;
+                Ok(if known.names.is_empty() {
                     Vec::new()
                 } else {
-                    vec![gone("known_hosts entries", names.join(", "))]
+                    vec![gone("known_hosts entries", known.names.join(", "))]
                 })
             }
             Self::Snippets => {
-                let node = &run.machine.node;
-                let found = snippets::present(run, node)
+                let found = snippets::present(run)
                     .await
                     .map_err(|failure| snippets_left(run, failure))?;
                 Ok(found
                     .into_iter()
-                    .map(|name| gone("snippet", format!("{name} on {node}")))
+                    .map(|(name, node)| gone("snippet", format!("{name} on {node}")))
                     .collect())
             }
         }
@@ -189,15 +188,15 @@ impl Part {
                 Ok(())
             }
             Self::KnownHosts => {
-                let names = known_names(run)?;
-                if !names.is_empty() {
-                    known_hosts::remove(&run.shared.known_hosts, &names)
+                let known = known(run)?;
+                if !known.names.is_empty() {
+                    known_hosts::remove(&run.shared.known_hosts, &known.names, known.keys.as_deref())
                         .await
                         .map_err(known_hosts_failure)?;
                 }
                 Ok(())
             }
-            Self::Snippets => snippets::remove(run, &run.machine.node)
+            Self::Snippets => snippets::remove(run)
                 .await
                 .map_err(|failure| snippets_left(run, failure)),
         }
@@ -241,33 +240,57 @@ fn recorded(phase: Option<&Phase>) -> Vec<IpAddr> {
     let Some(Phase::Removing { addresses, .. }) = phase else {
         return Vec::new();
     };
+    parsed(addresses)
+}
+
+/// Addresses without their prefix.
+fn parsed(addresses: &[String]) -> Vec<IpAddr> {
     addresses
         .iter()
         .filter_map(|text| text.split('/').next()?.parse().ok())
         .collect()
 }
 
+/// What known_hosts has of ours.
+#[derive(Debug, PartialEq, Eq)]
+struct Known {
+    /// The names, as the file has them.
+    names: Vec<String>,
+    /// The guest's keys: only their entries are ours. `None` where none are on record; then only names are, not addresses.
+    keys: Option<Vec<String>>,
+}
+
 /// The names that known_hosts has an entry of ours for.
-fn known_names(run: &HostRun) -> Result<Vec<String>, Failure> {
+///
+/// With keys on record an entry is ours if it carries one of them, whatever it is called: the name or address may be another
+/// machine's by now. Without (the guest was adopted as complete, or never came as far as trust) only the guest's own names
+/// are, and no address: what an adopted guest calls its address may be every machine's (172.17.0.1), or a virtual one.
+fn known(run: &HostRun) -> Result<Known, Failure> {
     let machine = &run.machine;
-    let phase = run.phase();
+    let (host_keys, addresses) = match run.phase() {
+        Some(Phase::Removing {
+            host_keys, addresses, ..
+        }) => (host_keys, addresses),
+        Some(_) | None => (Vec::new(), Vec::new()),
+    };
+    let keys = Some(host_keys).filter(|keys| !keys.is_empty());
     let mut names = trust::names(machine);
-    let addresses: Vec<String> = recorded(phase.as_ref()).iter().map(ToString::to_string).collect();
-    names.extend(known_hosts::names("", &addresses, machine.ssh.port));
+    let bare: Vec<String> = parsed(&addresses).iter().map(ToString::to_string).collect();
+    names.extend(known_hosts::names("", &bare, machine.ssh.port));
     let mut seen = BTreeSet::new();
     names.retain(|name| !name.is_empty() && seen.insert(name.clone()));
-    let keys = match phase {
-        Some(Phase::Removing { host_keys, .. }) => host_keys,
-        Some(_) | None => Vec::new(),
-    };
     let mut found = Vec::new();
     for name in names {
         let entry = known_hosts::read(&run.shared.known_hosts, &name).map_err(known_hosts_failure)?;
-        if !entry.is_empty() && (!is_address(&name) || is_guests(&entry, &keys)) {
+        let ours = match &keys {
+            Some(keys) => entry.iter().any(|key| keys.contains(key)),
+            None => !entry.is_empty() && !is_address(&name),
+        };
+        if ours {
             found.push(name);
         }
     }
-    Ok(found)
+    Ok(Known { names: found, keys })
 }
 
 /// Whether a name of known_hosts is an address, `10.0.0.5` or `[10.0.0.5]:2222`.
@@ -279,11 +302,6 @@ fn is_address(name: &str) -> bool {
     bare.parse::<IpAddr>().is_ok()
 }
 
-/// Whether an entry is the guest's: an address may be another machine's by now. Where no keys are on record, it is.
-fn is_guests(entry: &[String], keys: &[String]) -> bool {
-    keys.is_empty() || entry.iter().any(|key| keys.contains(key))
-}
-
 fn known_hosts_failure(error: KnownHostsError) -> Failure {
     Failure::new(
         Diagnostic::error("trust/known-hosts", chain(&error))
@@ -293,9 +311,18 @@ fn known_hosts_failure(error: KnownHostsError) -> Failure {
 
 /// The VM is gone and everything else is clean: what is left is told with the way out.
 fn snippets_left(run: &HostRun, mut failure: Failure) -> Failure {
+    let mut nodes: Vec<String> = run
+        .deliveries()
+        .into_iter()
+        .map(|found| found.node.to_string())
+        .collect();
+    if nodes.is_empty() {
+        nodes.push(run.machine.node.to_string());
+    }
+    nodes.dedup();
     let diagnostic = failure.diagnostic.help(format!(
         "the VM is gone; only its snippets may be left on {}. If that node never comes back: `vmwright forget HOST --confirm {}` drops the record",
-        run.machine.node, run.machine.name
+        nodes.join(", "), run.machine.name
     ));
     failure.diagnostic = Box::new(diagnostic);
     failure
@@ -332,21 +359,89 @@ mod tests {
         assert_eq!(ours(&machine, None), dns::records(&machine));
     }
 
-    #[test]
-    fn an_address_that_another_machine_has_now_keeps_its_entry() {
-        let (ours, other) = (
-            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOurs",
-            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOther",
-        );
-        let fixture = Fixture::new().recorded(phase(&[ours], &["10.9.9.9/24"]));
-        let machine = machine();
-        let address = machine.address().unwrap();
-        let text = format!("{},10.9.9.9 {ours}\n{address} {other}\nelse {other}\n", machine.host);
+    const OURS: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOurs";
+    const OTHER: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOther";
+
+    /// What is left of a known_hosts file.
+    async fn cleaned(phase: Option<Phase>, text: &str) -> String {
+        let fixture = Fixture::new();
+        let fixture = match phase {
+            Some(phase) => fixture.recorded(phase),
+            None => fixture,
+        };
         std::fs::write(fixture.known_hosts(), text).unwrap();
-        assert_eq!(
-            known_names(&fixture.run).unwrap(),
-            [machine.host, "10.9.9.9".to_owned()]
-        );
+        Part::KnownHosts.take_back(&fixture.run).await.unwrap();
+        assert_eq!(Part::KnownHosts.left(&fixture.run).await.unwrap(), []);
+        std::fs::read_to_string(fixture.known_hosts()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn only_entries_of_the_guest_go() {
+        let machine = machine();
+        let (host, address) = (machine.host.clone(), machine.address().unwrap().to_string());
+        let trusted = || Some(phase(&[OURS], &["10.9.9.9/24"]));
+        // Adopted as complete, or never trusted: no keys; the addresses are all that the agent told.
+        let untrusted = || Some(phase(&[], &["172.17.0.1/16", "10.9.9.9/24"]));
+        let lines = |lines: &[(&str, &str)]| -> String {
+            lines.iter().map(|(names, key)| format!("{names} {key}\n")).collect()
+        };
+        let cases = [
+            (
+                "its own",
+                trusted(),
+                lines(&[(&format!("{host},{address},10.9.9.9"), OURS)]),
+                String::new(),
+            ),
+            (
+                "an address of another machine",
+                trusted(),
+                lines(&[(&address, OTHER)]),
+                lines(&[(&address, OTHER)]),
+            ),
+            (
+                "a name of another machine",
+                trusted(),
+                lines(&[(&host, OTHER)]),
+                lines(&[(&host, OTHER)]),
+            ),
+            (
+                "two machines at one address",
+                trusted(),
+                lines(&[(&address, OTHER), (&address, OURS)]),
+                lines(&[(&address, OTHER)]),
+            ),
+            (
+                "a neighbour in its line",
+                trusted(),
+                lines(&[(&format!("{host},gate"), OURS)]),
+                lines(&[("gate", OURS)]),
+            ),
+            (
+                "its name, without keys",
+                untrusted(),
+                lines(&[(&host, OTHER)]),
+                String::new(),
+            ),
+            (
+                "no record",
+                None,
+                lines(&[(&host, OTHER), (&address, OTHER)]),
+                lines(&[(&address, OTHER)]),
+            ),
+            (
+                "addresses, without keys",
+                untrusted(),
+                lines(&[
+                    (&format!("{host},{address}"), OURS),
+                    ("172.17.0.1", OTHER),
+                    ("10.9.9.9", OURS),
+                ]),
+                lines(&[(&address, OURS), ("172.17.0.1", OTHER), ("10.9.9.9", OURS)]),
+            ),
+        ];
+        for (what, phase, before, after) in cases {
+            assert_eq!(cleaned(phase, &before).await, after, "{what}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //!   replication job          would be dropped with its copies on other nodes
 //!   snapshots                go with the VM, so the user has to say so (--with-snapshots)
 //!   linked clones            "base volume is still in use", in the task, after the stop
+//!   a storage unseen         may hold linked clones: only one that Proxmox does not know any more holds none
 //!   config lock              "VM is locked (backup)", in the task, after the stop
 //!   backup, migration, ...   the task would be cut off, or hold the VM's lock
 //! ```
@@ -57,7 +58,9 @@ struct Facts {
     replication: Vec<String>,
     snapshots: Vec<String>,
     /// Volumes of others that are based on ours: theirs, ours.
-    linked: Vec<(String, String)>,
+    linked: Linked,
+    /// Storages of ours that could not be looked at, and why.
+    unseen: Unseen,
     /// Running tasks, by type.
     tasks: Vec<(String, String)>,
 }
@@ -133,6 +136,7 @@ async fn look(run: &HostRun, vm: &Vm, config: &VmConfig) -> Result<Facts, Failur
         api.replication_jobs(node, vmid),
         api.tasks(node, &running),
     )?;
+    let (linked, unseen) = linked(run, vm, config).await?;
     Ok(Facts {
         vmid: Some(vmid),
         protection: config.protection(),
@@ -140,7 +144,8 @@ async fn look(run: &HostRun, vm: &Vm, config: &VmConfig) -> Result<Facts, Failur
         ha_managed: status.ha_managed,
         replication,
         snapshots,
-        linked: linked(run, vm, config).await?,
+        linked,
+        unseen,
         tasks: tasks
             .into_iter()
             .map(|task| (task.upid.kind().to_owned(), task.upid.to_string()))
@@ -148,8 +153,13 @@ async fn look(run: &HostRun, vm: &Vm, config: &VmConfig) -> Result<Facts, Failur
     })
 }
 
-/// Volumes of other guests that are based on volumes of this one.
-async fn linked(run: &HostRun, vm: &Vm, config: &VmConfig) -> Result<Vec<(String, String)>, Failure> {
+/// Volumes (theirs, ours).
+type Linked = Vec<(String, String)>;
+/// Storages, and why they could not be looked at.
+type Unseen = Vec<(StorageName, String)>;
+
+/// Volumes of other guests that are based on volumes of this one, and the storages that could not be looked at.
+async fn linked(run: &HostRun, vm: &Vm, config: &VmConfig) -> Result<(Linked, Unseen), Failure> {
     let ours: Vec<String> = config
         .disks()
         .iter()
@@ -162,12 +172,12 @@ async fn linked(run: &HostRun, vm: &Vm, config: &VmConfig) -> Result<Vec<(String
         .collect();
     storages.sort();
     storages.dedup();
-    let mut found = Vec::new();
+    let (mut found, mut unseen) = (Vec::new(), Vec::new());
     for storage in storages {
         let volumes = match run.api().content(&vm.node, &storage, Some("images"), None).await {
             Ok(volumes) => volumes,
             // A storage that is gone keeps nobody's base; the removal tells of its volumes in a warning.
-            Err(error) if matches!(error.kind(), Kind::Missing | Kind::Invalid | Kind::Other) => {
+            Err(error) if is_gone(&error.kind(), &storage, &error.to_string()) => {
                 run.warn(
                     &Diagnostic::warning(
                         "remove/storage-unseen",
@@ -175,6 +185,11 @@ async fn linked(run: &HostRun, vm: &Vm, config: &VmConfig) -> Result<Vec<(String
                     )
                     .rule("whether other VMs are linked clones of this one was not seen there"),
                 );
+                continue;
+            }
+            // Its own words say why; whether another guest is based on ours was not seen.
+            Err(error) if matches!(error.kind(), Kind::Missing | Kind::Invalid | Kind::Other) => {
+                unseen.push((storage, error.to_string()));
                 continue;
             }
             Err(error) => return Err(error.into()),
@@ -187,7 +202,13 @@ async fn linked(run: &HostRun, vm: &Vm, config: &VmConfig) -> Result<Vec<(String
             );
         }
     }
-    Ok(found)
+    Ok((found, unseen))
+}
+
+/// Whether Proxmox does not know the storage any more (pve-storage: `storage 'x' does not exist`). One that is disabled,
+/// offline or cannot be activated is still there, with all that is based on ours.
+fn is_gone(kind: &Kind, storage: &StorageName, text: &str) -> bool {
+    *kind == Kind::Invalid && text.contains(&format!("storage '{storage}' does not exist"))
 }
 
 /// Whether another guest's volume is based on `base`. The file's name stands as a part in the volume's own id
@@ -244,6 +265,12 @@ fn obstacles(facts: &Facts, with_snapshots: bool) -> Vec<(String, String)> {
         add(
             format!("volume {theirs} is a linked clone of {base}"),
             "remove that clone first, or make it independent (move its disk)".to_owned(),
+        );
+    }
+    for (storage, why) in &facts.unseen {
+        add(
+            format!("storage {storage} cannot be looked at for linked clones: {why}"),
+            format!("bring {storage} back; if it is gone for good, take it out of Proxmox (`pvesm remove {storage}`)"),
         );
     }
     // `suspended` is hibernation: Proxmox destroys such a VM.
@@ -313,6 +340,7 @@ mod tests {
             replication: vec!["100-0".to_owned()],
             snapshots: vec!["before".to_owned()],
             linked: vec![("local:vm-101-disk-0".to_owned(), "local:base-100-disk-0".to_owned())],
+            unseen: vec![("nas".parse().unwrap(), "unable to activate storage 'nas'".to_owned())],
             tasks: vec![
                 ("vzdump".to_owned(), "UPID:a".to_owned()),
                 ("qmmove".to_owned(), "UPID:b".to_owned()),
@@ -327,12 +355,38 @@ mod tests {
                 "replication job 100-0 copies it to another node",
                 "it has snapshots: before",
                 "volume local:vm-101-disk-0 is a linked clone of local:base-100-disk-0",
+                "storage nas cannot be looked at for linked clones: unable to activate storage 'nas'",
                 "it is locked (backup)",
                 "a backup of it runs: UPID:a",
                 "a task works on it (qmmove): UPID:b",
             ]
         );
-        assert_eq!(words(&all, true).len(), 7, "snapshots may go");
+        assert_eq!(words(&all, true).len(), 8, "snapshots may go");
+    }
+
+    #[test]
+    fn only_a_storage_that_proxmox_does_not_know_holds_no_linked_clone() {
+        let storage = "nas".parse().unwrap();
+        let cases = [
+            ("storage 'nas' does not exist", true),
+            ("storage 'nas' is disabled", false),
+            (
+                "unable to activate storage 'nas' - directory '/mnt/pve/nas' does not exist or is unreachable",
+                false,
+            ),
+            ("storage 'nas' is not online", false),
+            ("storage 'nas' is not available on node 'pve-1'", false),
+            ("storage 'other' does not exist", false),
+            ("pool 'nas' does not exist", false),
+            (
+                "Configuration file 'nodes/pve-1/qemu-server/100.conf' does not exist",
+                false,
+            ),
+            ("no such volume group 'nas'", false),
+        ];
+        for (text, gone) in cases {
+            assert_eq!(is_gone(&Kind::of_text(text), &storage, text), gone, "{text}");
+        }
     }
 
     #[test]

@@ -155,6 +155,31 @@ fn every_phase_survives_the_file() {
 }
 
 #[test]
+fn a_record_of_before_deliveries_reads_and_later_ones_survive_the_file() {
+    let mut record = Record::new("pve1", 8006, "web-0", "web-0", phases().remove(1));
+    let before = String::from_utf8(record.to_bytes().unwrap()).unwrap();
+    assert!(!before.contains("deliveries"), "as older versions wrote it");
+    assert_eq!(
+        Record::from_bytes(before.as_bytes(), &record.key).unwrap().deliveries,
+        []
+    );
+    for local in [false, true] {
+        record.deliveries.push(Delivery {
+            node: "pve1".parse().unwrap(),
+            path: "/srv/snippets".to_owned(),
+            local,
+        });
+    }
+    let bytes = record.to_bytes().unwrap();
+    assert_eq!(Record::from_bytes(&bytes, &record.key), Ok(record.clone()));
+    assert_eq!(
+        record.with(phases().remove(2)).deliveries,
+        record.deliveries,
+        "phases come and go"
+    );
+}
+
+#[test]
 fn what_is_not_exactly_a_record_is_refused() {
     let record = Record::new("pve1", 8006, "web-0", "web-0", phases().remove(1));
     let text = String::from_utf8(record.to_bytes().unwrap()).unwrap();

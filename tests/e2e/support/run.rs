@@ -123,7 +123,8 @@ impl Started {
 }
 
 impl Run {
-    pub(super) fn of(output: &std::process::Output) -> Self {
+    /// What an ended process left.
+    pub fn of(output: &std::process::Output) -> Self {
         Self {
             code: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
