@@ -110,6 +110,9 @@ impl Source {
     }
 }
 
+/// Asks the user for a password with a text, or tells why it cannot.
+pub type AskPassword = fn(&str) -> Result<Secret, String>;
+
 /// What to load.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
@@ -124,7 +127,7 @@ pub struct LoadOptions {
     /// `--ask-vault-pass`.
     pub ask_vault_pass: bool,
     /// Asks the user for a password, with this text; without it nobody can be asked.
-    pub ask_password: Option<fn(&str) -> Result<Secret, String>>,
+    pub ask_password: Option<AskPassword>,
     /// What relative paths are relative to; its `group_vars` and `host_vars` are read as those beside a playbook.
     pub working_dir: PathBuf,
     /// What the lookup `env` sees.
