@@ -66,7 +66,7 @@ mod text;
 pub mod value;
 mod vars;
 pub mod vault;
-pub mod vault_source;
+mod vault_source;
 mod version;
 pub mod words;
 pub mod yaml;
@@ -148,18 +148,6 @@ pub enum Merge {
     Replace,
     /// Of two mappings the keys are put together, all the way down; the stronger level wins for each key. Lists are replaced.
     Merge,
-}
-
-impl std::str::FromStr for Merge {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "replace" => Ok(Self::Replace),
-            "merge" => Ok(Self::Merge),
-            _ => Err(format!("{text:?} is neither `replace` nor `merge`")),
-        }
-    }
 }
 
 /// Hosts, groups and variables.
