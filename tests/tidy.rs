@@ -117,11 +117,12 @@ const ONLY_THERE: &[(&str, &[&str], &str)] = &[
         &[
             "guest/",
             "inventory/script.rs",
-            "inventory/vault.rs",
+            "inventory/vault_source.rs",
+            "inventory/lookup_pipe.rs",
             "cli/demo.rs",
             "simulator/",
         ],
-        "programs are started by the SSH door, for dynamic inventories and for vault passwords",
+        "programs are started by the SSH door, for dynamic inventories, for vault passwords and for the lookup pipe",
     ),
 ];
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::args::{self, Global, Sources};
 use crate::inventory::{Named, named};
+use crate::settings::HashBehaviour;
 
 /// Stands for a value that is not shown.
 const ELIDED: &str = "...";
@@ -43,7 +44,11 @@ impl Again {
             again.line.push_str(" --allow-pipe-lookup");
         }
         if let Some(merge) = sources.hash_behaviour {
-            again.add("--hash-behaviour", merge.name());
+            let how = match merge {
+                HashBehaviour::Replace => "replace",
+                HashBehaviour::Merge => "merge",
+            };
+            again.add("--hash-behaviour", how);
         }
         again.add_paths("--config", &global.config);
         again.add_paths("--state-dir", &global.state_dir);

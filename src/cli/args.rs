@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::inventory::Merge;
 use crate::proxmox::ids::VmId;
-use crate::settings::{Forks, Limit, LogFormat, OutputFormat, Overrides, duration};
+use crate::settings::{Forks, HashBehaviour, Limit, LogFormat, OutputFormat, Overrides, duration};
 
 /// Turns inventory lines into running, verified virtual machines on Proxmox VE.
 #[derive(Debug, Parser)]
@@ -96,7 +95,7 @@ pub struct Sources {
     pub allow_pipe_lookup: bool,
     /// What becomes of a mapping that is defined at two levels: replace or merge [default: replace]
     #[arg(long, value_name = "HOW")]
-    pub hash_behaviour: Option<Merge>,
+    pub hash_behaviour: Option<HashBehaviour>,
 }
 
 /// Arguments of `provision`.

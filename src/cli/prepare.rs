@@ -8,10 +8,10 @@ use super::embedded::{self, Embedded};
 use super::{Problems, logging, password, say};
 use crate::diagnose::{Diagnostic, Place, chain, nearest};
 use crate::guest::keys;
-use crate::inventory::{Inventory, LoadOptions, Value};
+use crate::inventory::{Inventory, LoadOptions, Merge, Value};
 use crate::machine::{self, HostVariables, Machine, SecretsSeen, SshTarget, schema};
 use crate::secret::{Redactor, Secret};
-use crate::settings::{self, Origin, Overrides, Settings, Switch};
+use crate::settings::{self, HashBehaviour, Origin, Overrides, Settings, Switch};
 
 /// The group whose hosts are VMs, as the inventories have it.
 pub const VM_GROUP: &str = "vms";
@@ -95,7 +95,10 @@ pub fn load_for(global: &Global, sources: &Sources, overrides: Overrides, may_wr
         ask_password: Some(password::ask),
         allow_pipe_lookup: settings.allow_pipe_lookup.value.0,
         may_write,
-        merge: settings.hash_behaviour.value,
+        merge: match settings.hash_behaviour.value {
+            HashBehaviour::Replace => Merge::Replace,
+            HashBehaviour::Merge => Merge::Merge,
+        },
     })?;
     let mut warnings = settings.warnings.clone();
     warnings.extend(loaded.warnings);

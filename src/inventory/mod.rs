@@ -72,7 +72,7 @@ pub mod trace;
 pub mod value;
 mod vars;
 pub mod vault;
-pub mod vault_source;
+mod vault_source;
 mod version;
 pub mod words;
 pub mod yaml;
@@ -117,6 +117,9 @@ impl Source {
     }
 }
 
+/// Asks the user for a password with a text, or tells why it cannot.
+pub type AskPassword = fn(&str) -> Result<Secret, String>;
+
 /// What to load.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
@@ -131,7 +134,7 @@ pub struct LoadOptions {
     /// `--ask-vault-pass`.
     pub ask_vault_pass: bool,
     /// Asks the user for a password, with this text; without it nobody can be asked.
-    pub ask_password: Option<fn(&str) -> Result<Secret, String>>,
+    pub ask_password: Option<AskPassword>,
     /// What relative paths are relative to; its `group_vars` and `host_vars` are read as those beside a playbook.
     pub working_dir: PathBuf,
     /// What the lookup `env` sees.
@@ -152,28 +155,6 @@ pub enum Merge {
     Replace,
     /// Of two mappings the keys are put together, all the way down; the stronger level wins for each key. Lists are replaced.
     Merge,
-}
-
-impl Merge {
-    /// As the option takes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Replace => "replace",
-            Self::Merge => "merge",
-        }
-    }
-}
-
-impl std::str::FromStr for Merge {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "replace" => Ok(Self::Replace),
-            "merge" => Ok(Self::Merge),
-            _ => Err(format!("{text:?} is neither `replace` nor `merge`")),
-        }
-    }
 }
 
 /// Hosts, groups and variables.

@@ -39,7 +39,7 @@ pub(super) struct Password {
 }
 
 /// Whether a source of a vault id is the terminal.
-pub fn is_prompt(source: &str) -> bool {
+fn is_prompt(source: &str) -> bool {
     PROMPTS.contains(&source)
 }
 

@@ -24,9 +24,8 @@ use std::time::Duration;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::{Forks, Limit, LogFormat, OutputFormat, Switch, duration};
+use super::{Forks, HashBehaviour, Limit, LogFormat, OutputFormat, Switch, duration};
 use crate::diagnose::{Diagnostic, Place, nearest};
-use crate::inventory::Merge;
 
 /// The keys, in the order of the documentation.
 pub const KEYS: &[&str] = &[
@@ -66,7 +65,7 @@ pub(super) struct FileSettings {
     #[serde(deserialize_with = "paths")]
     pub(super) vault_ids: Option<Vec<PathBuf>>,
     #[serde(deserialize_with = "word")]
-    pub(super) hash_behaviour: Option<Merge>,
+    pub(super) hash_behaviour: Option<HashBehaviour>,
     #[serde(deserialize_with = "word")]
     pub(super) allow_pipe_lookup: Option<Switch>,
     #[serde(deserialize_with = "word")]
@@ -257,7 +256,7 @@ wait_lock: 1h30m
         assert_eq!(read.migrate_limit_per_node.map(Limit::permits), Some(3));
         assert_eq!(read.vault_password_files, Some(vec!["a".into(), "b".into()]));
         assert_eq!(read.vault_ids, Some(vec!["p@x".into(), "prompt".into()]));
-        assert_eq!(read.hash_behaviour, Some(Merge::Merge));
+        assert_eq!(read.hash_behaviour, Some(HashBehaviour::Merge));
         assert_eq!(read.allow_pipe_lookup, Some(Switch(true)));
         assert_eq!(
             (read.output, read.log_format),

@@ -22,10 +22,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::diagnose::{Diagnostic, Place};
-use crate::inventory::Merge;
 pub(crate) use search::absolute;
 use search::{Search, misspelt, set};
-pub use value::{Forks, Limit, LogFormat, Origin, OutputFormat, Setting, Switch};
+pub use value::{Forks, HashBehaviour, Limit, LogFormat, Origin, OutputFormat, Setting, Switch};
 
 /// The settings file's name.
 pub const FILE_NAME: &str = "vmwright.yaml";
@@ -54,7 +53,7 @@ pub struct Overrides {
     /// `--allow-pipe-lookup`.
     pub allow_pipe_lookup: Option<Switch>,
     /// `--hash-behaviour`.
-    pub hash_behaviour: Option<Merge>,
+    pub hash_behaviour: Option<HashBehaviour>,
     /// `--output`.
     pub output: Option<OutputFormat>,
     /// `--log-format`.
@@ -96,7 +95,7 @@ pub struct Settings {
     /// Vault ids, `label@source`; none by default.
     pub vault_ids: Setting<Vec<String>>,
     /// What becomes of a mapping that is defined at two levels: replaced by default.
-    pub hash_behaviour: Setting<Merge>,
+    pub hash_behaviour: Setting<HashBehaviour>,
     /// Whether templates may run commands: no by default.
     pub allow_pipe_lookup: Setting<Switch>,
     /// What is written to standard output: for people by default.
@@ -169,7 +168,7 @@ impl Settings {
                 "VMWRIGHT_HASH_BEHAVIOUR",
                 "hash_behaviour",
                 |f| f.hash_behaviour,
-                Merge::Replace,
+                HashBehaviour::Replace,
             ),
             allow_pipe_lookup: search.find(
                 cli.allow_pipe_lookup,

@@ -10,7 +10,6 @@ use std::time::Duration;
 use super::file::FileSettings;
 use super::{FILE_NAME, Origin, Setting, Sources, duration, env, file};
 use crate::diagnose::{Diagnostic, Place, nearest};
-use crate::inventory::vault_source::is_prompt;
 
 /// A settings file that was read.
 pub(super) struct ReadFile {
@@ -338,7 +337,7 @@ fn id_at(id: &str, base: &Path, home: Option<&Path>) -> String {
         Some((label, source)) => (Some(label), source),
         None => (None, id),
     };
-    if is_prompt(source) {
+    if matches!(source, "prompt" | "prompt_ask_vault_pass") {
         return id.to_owned();
     }
     let path = absolute(Path::new(source), base, home).display().to_string();

@@ -56,7 +56,7 @@ fn the_defaults() {
     assert_eq!(settings.templates_dir.value, None);
     assert_eq!(settings.vault_password_files.value, Vec::<PathBuf>::new());
     assert_eq!(settings.vault_ids.value, Vec::<String>::new());
-    assert_eq!(settings.hash_behaviour.value, Merge::Replace);
+    assert_eq!(settings.hash_behaviour.value, HashBehaviour::Replace);
     assert_eq!(settings.allow_pipe_lookup.value, Switch(false));
     assert_eq!(settings.output.value, OutputFormat::Human);
     assert_eq!(settings.log_format.value, LogFormat::Text);

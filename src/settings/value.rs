@@ -89,6 +89,27 @@ impl FromStr for Limit {
     }
 }
 
+/// What becomes of a mapping that the inventory defines at two levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HashBehaviour {
+    /// The stronger level's stands alone.
+    Replace,
+    /// The keys of both are put together.
+    Merge,
+}
+
+impl FromStr for HashBehaviour {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "replace" => Ok(Self::Replace),
+            "merge" => Ok(Self::Merge),
+            _ => Err(format!("{text:?} is neither `replace` nor `merge`")),
+        }
+    }
+}
+
 /// Yes or no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switch(pub bool);
