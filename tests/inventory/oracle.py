@@ -17,6 +17,12 @@ import sys
 import tempfile
 import traceback
 
+# Ansible keeps groups of one level in sets, so the order of their hosts depends on this seed; with it, it is that of the file.
+SEED = "1"
+if os.environ.get("PYTHONHASHSEED") != SEED:
+    os.environ["PYTHONHASHSEED"] = SEED
+    os.execv(sys.executable, [sys.executable, *sys.argv])
+
 for name in [name for name in os.environ if name.startswith("ANSIBLE_")]:
     del os.environ[name]
 os.environ["ANSIBLE_DEPRECATION_WARNINGS"] = "0"
