@@ -47,6 +47,28 @@ pub fn home() -> PathBuf {
 
 /// Reads settings and inventory.
 pub fn load(global: &Global, sources: &Sources, overrides: Overrides) -> Result<Loaded, Problems> {
+    let (settings, options) = options(global, sources, overrides)?;
+    let loaded = Inventory::load(&options)?;
+    let mut warnings = settings.warnings.clone();
+    warnings.extend(loaded.warnings);
+    let loaded = Loaded {
+        settings,
+        secret_variables: secret_variables(&loaded.inventory),
+        inventory: loaded.inventory,
+        warnings,
+        secrets: SecretsSeen::default(),
+    };
+    // What goes wrong from here on is told with them masked.
+    loaded.secrets(&[]);
+    Ok(loaded)
+}
+
+/// Reads settings, and tells what is to be loaded.
+pub fn options(
+    global: &Global,
+    sources: &Sources,
+    overrides: Overrides,
+) -> Result<(Settings, LoadOptions), Problems> {
     let env = environment();
     let working_dir = std::env::current_dir().map_err(|error| {
         vec![Diagnostic::error(
@@ -73,29 +95,18 @@ pub fn load(global: &Global, sources: &Sources, overrides: Overrides) -> Result<
     if global.log_format.is_none() {
         logging::start(global.verbose, settings.log_format.value);
     }
-    let loaded = Inventory::load(&LoadOptions {
+    let load = LoadOptions {
         sources: sources.inventory.clone(),
         extra_vars: sources.extra_vars.clone(),
         vault_password_files: settings.vault_password_files.value.clone(),
         working_dir,
         env,
-    })?;
-    let mut warnings = settings.warnings.clone();
-    warnings.extend(loaded.warnings);
-    let loaded = Loaded {
-        settings,
-        secret_variables: secret_variables(&loaded.inventory),
-        inventory: loaded.inventory,
-        warnings,
-        secrets: SecretsSeen::default(),
     };
-    // What goes wrong from here on is told with them masked.
-    loaded.secrets(&[]);
-    Ok(loaded)
+    Ok((settings, load))
 }
 
 /// The values of all variables that hold secrets, of every host, used or not.
-fn secret_variables(inventory: &Inventory) -> Vec<Secret> {
+pub fn secret_variables(inventory: &Inventory) -> Vec<Secret> {
     let secret = schema::variables().filter(|variable| variable.secret && !variable.name.contains('.'));
     let names: Vec<&str> = secret.map(|variable| variable.name).collect();
     let mut seen = HashSet::new();
