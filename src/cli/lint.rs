@@ -48,7 +48,9 @@ pub fn run(global: &Global, args: &Lint) -> Result<Exit, Problems> {
     if json {
         say::data(&findings_json(&report.findings, &redactor)?);
     } else {
-        let style = Style { colour: say::is_coloured() };
+        let style = Style {
+            colour: say::is_coloured(),
+        };
         let told = report.findings.iter();
         say::data(&told.map(|finding| text(finding, style, &redactor)).collect::<String>());
         match report.findings.len() {
@@ -94,7 +96,11 @@ fn allowed(names: &[String]) -> Result<HashSet<&'static str>, Problems> {
         }
         problems.push(problem);
     }
-    if problems.is_empty() { Ok(allowed) } else { Err(problems) }
+    if problems.is_empty() {
+        Ok(allowed)
+    } else {
+        Err(problems)
+    }
 }
 
 /// A finding for people.
@@ -152,7 +158,11 @@ fn rules_json() -> Result<String, Problems> {
 fn rules_text() -> String {
     let mut text = String::new();
     for rule in rules::RULES {
-        let _ = writeln!(text, "{}\n    finds: {}\n    why:   {}", rule.code, rule.finds, rule.why);
+        let _ = writeln!(
+            text,
+            "{}\n    finds: {}\n    why:   {}",
+            rule.code, rule.finds, rule.why
+        );
     }
     text
 }

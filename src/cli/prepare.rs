@@ -64,11 +64,7 @@ pub fn load(global: &Global, sources: &Sources, overrides: Overrides) -> Result<
 }
 
 /// Reads settings, and tells what is to be loaded.
-pub fn options(
-    global: &Global,
-    sources: &Sources,
-    overrides: Overrides,
-) -> Result<(Settings, LoadOptions), Problems> {
+pub fn options(global: &Global, sources: &Sources, overrides: Overrides) -> Result<(Settings, LoadOptions), Problems> {
     let env = environment();
     let working_dir = std::env::current_dir().map_err(|error| {
         vec![Diagnostic::error(

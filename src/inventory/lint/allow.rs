@@ -61,7 +61,10 @@ mod tests {
     #[test]
     fn a_comment_names_rules() {
         let of = |line: &'static str| names(line).collect::<Vec<_>>();
-        assert_eq!(of("a: no # vmwright-lint: allow bool-word, lint/date"), ["bool-word", "lint/date"]);
+        assert_eq!(
+            of("a: no # vmwright-lint: allow bool-word, lint/date"),
+            ["bool-word", "lint/date"]
+        );
         assert_eq!(of("; vmwright-lint: allow octal"), ["octal"]);
         assert!(of("a: vmwright-lint: allow octal").is_empty());
         assert!(of("# vmwright-lint: octal").is_empty());

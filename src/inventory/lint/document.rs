@@ -84,9 +84,7 @@ impl Document {
     /// A line, from 1; empty where there is none.
     pub fn line(&self, number: u32) -> &str {
         let index = (number as usize).checked_sub(1);
-        index
-            .and_then(|index| self.lines.get(index))
-            .map_or("", String::as_str)
+        index.and_then(|index| self.lines.get(index)).map_or("", String::as_str)
     }
 
     /// What stands in a line from a column on.

@@ -29,7 +29,10 @@ pub(super) fn sources(options: &LoadOptions, documents: &mut Vec<Document>, find
 
 fn source_path(path: &Path, shown: &str, documents: &mut Vec<Document>, findings: &mut Vec<Finding>, depth: usize) {
     if !path.is_dir() {
-        if !is_script(path)
+        // TOML has types of its own and surprises nobody.
+        let toml = path.extension().is_some_and(|extension| extension == "toml");
+        if !toml
+            && !is_script(path)
             && let Some(text) = text(path)
         {
             documents.push(inventory(path, &text, &shown.into()));
@@ -69,12 +72,13 @@ fn looks_like_inventory(path: &Path) -> bool {
         let line = line.trim();
         super::super::ini::header(line).is_some_and(|(_, kind)| matches!(kind, "vars" | "children" | "hosts"))
     });
-    sections.count() > 0 || {
-        let root = tree::read(&text).root.map(|root| root.body);
-        matches!(root, Some(Body::Map(map)) if map.iter().any(|(_, group)| {
-            matches!(&group.body, Body::Map(map) if map.iter().any(|(key, _)| matches!(key.text(), Some("hosts" | "children"))))
-        }))
-    }
+    sections.count() > 0
+        || {
+            let root = tree::read(&text).root.map(|root| root.body);
+            matches!(root, Some(Body::Map(map)) if map.iter().any(|(_, group)| {
+                matches!(&group.body, Body::Map(map) if map.iter().any(|(key, _)| matches!(key.text(), Some("hosts" | "children"))))
+            }))
+        }
 }
 
 /// The text of a file that is not encrypted as a whole.
@@ -99,11 +103,12 @@ fn inventory(path: &Path, text: &str, shown: &Arc<str>) -> Document {
     }
 }
 
-/// Reads `group_vars` and `host_vars` beside the sources and in the working directory.
+/// Reads `group_vars` and `host_vars` beside the sources and in the working directory; `complete` tells whether the names are
+/// all that there are.
 pub(super) fn variables(
     options: &LoadOptions,
-    groups: &HashSet<String>,
-    hosts: &HashSet<String>,
+    (groups, hosts): (&HashSet<String>, &HashSet<String>),
+    complete: bool,
     documents: &mut Vec<Document>,
     findings: &mut Vec<Finding>,
 ) {
@@ -117,7 +122,7 @@ pub(super) fn variables(
             } else {
                 (parent(&full), parent(&path))
             };
-            bases.push((dir.to_owned(), shown.display().to_string(), true));
+            bases.push((dir.to_owned(), shown.display().to_string(), complete));
         }
     }
     // Other inventories may share what lies in the working directory: what belongs to nobody here may belong there.
@@ -158,7 +163,9 @@ impl Folder<'_> {
                 .iter()
                 .find_map(|ending| name.strip_suffix(ending))
                 .unwrap_or(name);
-            let owner = [name.as_str(), stem].into_iter().find(|name| self.names.contains(*name));
+            let owner = [name.as_str(), stem]
+                .into_iter()
+                .find(|name| self.names.contains(*name));
             if let Some(owner) = owner {
                 // Of several files for one name the loader reads the first and tells of the others.
                 if taken.insert(owner.to_owned()) {

@@ -49,17 +49,21 @@ fn comment(ini: &IniValue, name: &str, context: &Context<'_>) -> Option<Finding>
     if *text != ini.text {
         return None;
     }
-    let at = text.char_indices().zip(text.chars().skip(1)).find_map(|((at, blank), next)| {
-        (blank.is_whitespace() && next == '#').then_some(at)
-    })?;
+    let at = text
+        .char_indices()
+        .zip(text.chars().skip(1))
+        .find_map(|((at, blank), next)| (blank.is_whitespace() && next == '#').then_some(at))?;
     let (value, comment) = (text[..at].trim_end(), text[at..].trim_start());
-    let found = finding("lint/comment-kept", format!("the comment is a part of the value of `{name}`"));
+    let found = finding(
+        "lint/comment-kept",
+        format!("the comment is a part of the value of `{name}`"),
+    );
     Some(if secret {
         found.rewrite(format!("{comment}\n{name}=.."))
     } else {
-        found
-            .rewrite(format!("{comment}\n{name}={value}"))
-            .help(format!("if it is meant as a part of the value, quote it: {name}=\"{text}\""))
+        found.rewrite(format!("{comment}\n{name}={value}")).help(format!(
+            "if it is meant as a part of the value, quote it: {name}=\"{text}\""
+        ))
     })
 }
 
@@ -70,17 +74,21 @@ fn typed(ini: &IniValue, name: &str, context: &Context<'_>) -> Option<Finding> {
     let hide = |value: String| if shown == text { value } else { shown.to_owned() };
     match &ini.value.data {
         Data::Str(_) => {
-            // vmwright reads these words as booleans where it wants one, and Ansible does so with its own variables.
-            let read = context.kind(name).contains("boolean") || name.starts_with("ansible_");
+            // vmwright reads these words as what its variable wants, and Ansible does so with its own variables.
+            let read = context.known.contains_key(name) || name.starts_with("ansible_");
             let value = match text.to_ascii_lowercase().as_str() {
                 "true" | "yes" | "on" => "True",
                 "false" | "no" | "off" => "False",
                 _ => return None,
             };
-            if read || context.known.contains_key(name) || ini.raw.contains(['\'', '"']) {
+            if read || ini.raw.contains(['\'', '"']) {
                 return None;
             }
-            let section = if ini.inline { "a host line" } else { "a section [group:vars]" };
+            let section = if ini.inline {
+                "a host line"
+            } else {
+                "a section [group:vars]"
+            };
             Some(
                 finding("lint/ini-bool", format!("`{text}` is text in {section}, not a boolean"))
                     .rewrite(format!("{name}={value}"))
@@ -101,16 +109,28 @@ fn typed(ini: &IniValue, name: &str, context: &Context<'_>) -> Option<Finding> {
         }
         Data::Float(number) if is_exponent(text) => {
             let number = hide(float_text(*number));
-            Some(finding("lint/scientific", format!("`{shown}` is read as the number {number} in INI")).rewrite(quoted))
+            Some(
+                finding(
+                    "lint/scientific",
+                    format!("`{shown}` is read as the number {number} in INI"),
+                )
+                .rewrite(quoted),
+            )
         }
         Data::Float(number) if loses_zero(text) => {
             let number = hide(float_text(*number));
             Some(finding("lint/float", format!("`{shown}` is read as the number {number}")).rewrite(quoted))
         }
         Data::List(_) if !text.trim_start().starts_with(['[', '(', '{']) && !text.trim_start().starts_with("set") => {
+            let list = shown.trim().trim_end_matches(',');
+            let list = if ini.inline {
+                format!("\"[{list}]\"")
+            } else {
+                format!("[{list}]")
+            };
             Some(
                 finding("lint/ini-list", format!("`{shown}` is read as a list"))
-                    .rewrite(format!("{name}=\"[{shown}]\""))
+                    .rewrite(format!("{name}={list}"))
                     .help(format!("if the text is meant, quote it: {quoted}")),
             )
         }

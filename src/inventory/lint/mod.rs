@@ -130,7 +130,11 @@ impl Context<'_> {
 
     /// A text as it may be shown.
     fn shown<'t>(&self, path: &str, text: &'t str) -> &'t str {
-        if self.is_secret(path) { crate::secret::MASK } else { text }
+        if self.is_secret(path) {
+            crate::secret::MASK
+        } else {
+            text
+        }
     }
 }
 
@@ -152,7 +156,13 @@ pub fn check(options: &Options<'_>) -> Report {
         groups.extend(loaded.inventory.groups().map(str::to_owned));
         hosts.extend(loaded.inventory.hosts().map(str::to_owned));
     }
-    files::variables(options.load, &groups, &hosts, &mut documents, &mut findings);
+    files::variables(
+        options.load,
+        (&groups, &hosts),
+        loaded.is_ok(),
+        &mut documents,
+        &mut findings,
+    );
 
     for document in &documents {
         text::check(document, &mut findings);
@@ -169,7 +179,14 @@ pub fn check(options: &Options<'_>) -> Report {
     let (inventory, faults) = match loaded {
         Ok(loaded) => {
             names::removable(&loaded.inventory, options, &documents, &mut findings);
-            findings.extend(loaded.warnings.into_iter().filter_map(of_loader));
+            for found in loaded.warnings.into_iter().filter_map(of_loader) {
+                let told = |known: &Finding| {
+                    known.diagnostic.code == found.diagnostic.code && known.diagnostic.place == found.diagnostic.place
+                };
+                if !findings.iter().any(told) {
+                    findings.push(found);
+                }
+            }
             (Some(loaded.inventory), Vec::new())
         }
         Err(faults) => (None, beyond(faults, &findings)),
@@ -214,7 +231,10 @@ fn beyond(faults: Vec<Diagnostic>, findings: &[Finding]) -> Vec<Diagnostic> {
             let fits = matches!(
                 (fault.code, finding.diagnostic.code),
                 ("inventory/yaml-duplicate-key", "lint/duplicate-key")
-                    | ("inventory/yaml-syntax" | "inventory/yaml-value", "lint/unquoted-template")
+                    | (
+                        "inventory/yaml-syntax" | "inventory/yaml-value",
+                        "lint/unquoted-template"
+                    )
             );
             fits && of_fault.file == of_finding.file && of_fault.line.abs_diff(of_finding.line) <= 1
         })

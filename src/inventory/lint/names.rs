@@ -66,11 +66,14 @@ fn near(kind: &str, names: &HashSet<String>, places: &HashMap<&str, &Place>, fin
         };
         for (place, other) in others {
             findings.push(
-                finding("lint/near-names", format!("the {kind}s `{one}` and `{other}` are two"))
-                    .at((*place).clone())
-                    .note((*first).clone(), &format!("`{one}` stands here first"))
-                    .rewrite(*one)
-                    .help("if both are meant, give them names that can be told apart"),
+                finding(
+                    "lint/near-names",
+                    format!("the {kind}s `{one}` and `{other}` are two, and nearly of one name"),
+                )
+                .at((*place).clone())
+                .note((*first).clone(), &format!("`{one}` stands here first"))
+                .rewrite(*one)
+                .help("if both are meant, give them names that can be told apart"),
             );
         }
     }
@@ -127,7 +130,9 @@ pub(super) fn unknown(documents: &[Document], context: &Context<'_>, findings: &
     let used = used(documents);
     for assignment in documents.iter().flat_map(|document| &document.assignments) {
         let name = assignment.name.as_str();
-        let ours = ["vms_", "global_", "pihole_"].iter().any(|prefix| name.starts_with(prefix));
+        let ours = ["vms_", "global_", "pihole_"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix));
         if !ours || context.known.contains_key(name) || used.contains(name) {
             continue;
         }
@@ -138,7 +143,8 @@ pub(super) fn unknown(documents: &[Document], context: &Context<'_>, findings: &
         known.sort_unstable();
         found = match nearest(name, known) {
             Some(near) => found.help(format!("did you mean `{near}`?")).rewrite(near),
-            None => found.help("docs/inventory-reference.md lists all; a variable of your own deserves a prefix of your own"),
+            None => found
+                .help("docs/inventory-reference.md lists all; a variable of your own deserves a prefix of your own"),
         };
         findings.push(found);
     }

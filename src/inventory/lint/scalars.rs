@@ -78,7 +78,7 @@ impl Walk<'_, '_> {
         let name = key.and_then(Node::text);
         let write = |value: &str| match name {
             Some(name) => format!("{name}: {value}"),
-            None => format!("- {value}"),
+            None => value.to_owned(),
         };
         let quoted = write(&format!("\"{text}\""));
         let shown = self.context.shown(path, text);
@@ -87,7 +87,7 @@ impl Walk<'_, '_> {
         let found = match scalar::resolve(text) {
             Some(Data::Bool(value)) if !matches!(text.to_ascii_lowercase().as_str(), "true" | "false") => {
                 let found = finding("lint/bool-word", format!("`{text}` is read as the boolean {value}"));
-                if kind.contains("boolean") || kind.is_empty() {
+                if kind.contains("yes or no") || kind.is_empty() {
                     found
                         .rewrite(write(&value.to_string()))
                         .help(format!("if the word is meant, quote it: {quoted_shown}"))
@@ -95,10 +95,11 @@ impl Walk<'_, '_> {
                     found.rewrite(quoted_shown)
                 }
             }
-            Some(Data::Int(number)) if scalar::is_sexagesimal(text) => {
-                finding("lint/sexagesimal", format!("`{shown}` is read as the number {}", self.hide(path, number)))
-                    .rewrite(quoted_shown)
-            }
+            Some(Data::Int(number)) if scalar::is_sexagesimal(text) => finding(
+                "lint/sexagesimal",
+                format!("`{shown}` is read as the number {}", self.hide(path, number)),
+            )
+            .rewrite(quoted_shown),
             Some(Data::Float(number)) if scalar::is_sexagesimal(text) => {
                 let number = self.hide(path, float_text(number));
                 finding("lint/sexagesimal", format!("`{shown}` is read as the number {number}")).rewrite(quoted_shown)
@@ -107,20 +108,24 @@ impl Walk<'_, '_> {
                 let number = self.hide(path, number);
                 finding("lint/octal", format!("`{shown}` is read as the number {number}")).rewrite(quoted_shown)
             }
-            Some(Data::Int(number)) if text.contains('_') => {
-                finding("lint/underscore", format!("`{shown}` is read as the number {}", self.hide(path, number)))
-                    .rewrite(write(&self.hide(path, number)))
-                    .help(format!("if the text is meant, quote it: {quoted_shown}"))
-            }
+            Some(Data::Int(number)) if text.contains('_') => finding(
+                "lint/underscore",
+                format!("`{shown}` is read as the number {}", self.hide(path, number)),
+            )
+            .rewrite(write(&self.hide(path, number)))
+            .help(format!("if the text is meant, quote it: {quoted_shown}")),
             Some(Data::Float(number)) if loses_zero(text) => {
                 let number = self.hide(path, float_text(number));
                 finding("lint/float", format!("`{shown}` is read as the number {number}")).rewrite(quoted_shown)
             }
             Some(Data::Str(_)) if matches!(text, "y" | "Y" | "n" | "N") => {
                 let value = matches!(text, "y" | "Y");
-                finding("lint/bool-word", format!("`{text}` is text for Ansible, and a boolean for other readers of YAML"))
-                    .rewrite(write(&value.to_string()))
-                    .help(format!("if the letter is meant, quote it: {quoted_shown}"))
+                finding(
+                    "lint/bool-word",
+                    format!("`{text}` is text for Ansible, and a boolean for other readers of YAML"),
+                )
+                .rewrite(write(&value.to_string()))
+                .help(format!("if the letter is meant, quote it: {quoted_shown}"))
             }
             Some(Data::Str(_)) if is_exponent(text) => {
                 let found = finding("lint/scientific", format!("`{shown}` is text in YAML, not a number"));
@@ -166,12 +171,25 @@ impl Walk<'_, '_> {
             return;
         }
         let blanks: String = rest.chars().take_while(|c| c.is_whitespace()).collect();
-        let whole = if text.is_empty() { comment.to_owned() } else { format!("{text}{blanks}{comment}") };
+        let whole = if text.is_empty() {
+            comment.to_owned()
+        } else {
+            format!("{text}{blanks}{comment}")
+        };
         let quote = if whole.contains(['"', '\\']) { '\'' } else { '"' };
-        let whole = if quote == '\'' { whole.replace('\'', "''") } else { whole };
-        let name = key.and_then(Node::text).map_or("- ".to_owned(), |name| format!("{name}: "));
+        let whole = if quote == '\'' {
+            whole.replace('\'', "''")
+        } else {
+            whole
+        };
+        let name = key
+            .and_then(Node::text)
+            .map_or_else(String::new, |name| format!("{name}: "));
         let found = match text {
-            "" => finding("lint/value-cut", format!("`{path}` is null: what stands behind it is a comment")),
+            "" => finding(
+                "lint/value-cut",
+                format!("`{path}` is null: what stands behind it is a comment"),
+            ),
             _ => finding("lint/value-cut", format!("the value of `{path}` ends before ` #`")),
         };
         let found = if secret {
@@ -189,7 +207,7 @@ fn digits(text: &str) -> &str {
     text.strip_prefix(['-', '+']).unwrap_or(text)
 }
 
-/// A number with a leading zero; `0` and `00` are no surprise.
+/// A number with a leading zero; `0` is none.
 fn is_octal(text: &str) -> bool {
     let digits = digits(text);
     digits.len() > 1 && digits.starts_with('0') && digits.bytes().all(|c| c.is_ascii_digit() || c == b'_')
@@ -216,7 +234,9 @@ pub(super) fn is_exponent(text: &str) -> bool {
     };
     let all = |part: &str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());
     let mut parts = mantissa.splitn(2, '.');
-    all(parts.next().unwrap_or("")) && parts.next().is_none_or(|part| part.is_empty() || all(part)) && all(digits(exponent))
+    all(parts.next().unwrap_or(""))
+        && parts.next().is_none_or(|part| part.is_empty() || all(part))
+        && all(digits(exponent))
 }
 
 /// A date or a time stamp, as the resolver of PyYAML has them.
@@ -227,7 +247,8 @@ fn is_date(text: &str) -> bool {
     };
     let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     let (day, time) = rest.split_at(end);
-    let number = |part: &str, lengths: &[usize]| lengths.contains(&part.len()) && part.bytes().all(|c| c.is_ascii_digit());
+    let number =
+        |part: &str, lengths: &[usize]| lengths.contains(&part.len()) && part.bytes().all(|c| c.is_ascii_digit());
     if !number(year, &[4]) {
         return false;
     }
@@ -240,7 +261,9 @@ fn is_date(text: &str) -> bool {
         && number(day, &[1, 2])
         && number(clock.next().unwrap_or(""), &[1, 2])
         && number(clock.next().unwrap_or(""), &[2])
-        && clock.next().is_some_and(|second| second.get(..2).is_some_and(|two| number(two, &[2])))
+        && clock
+            .next()
+            .is_some_and(|second| second.get(..2).is_some_and(|two| number(two, &[2])))
 }
 
 #[cfg(test)]

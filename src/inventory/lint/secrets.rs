@@ -9,15 +9,30 @@ use crate::diagnose::Place;
 /// Whether a name tells of a secret.
 pub(super) fn sounds_secret(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
-    ["password", "passwd", "passphrase", "_secret", "_token", "ansible_ssh_pass", "ansible_become_pass"]
-        .iter()
-        .any(|ending| lower.ends_with(ending))
+    [
+        "password",
+        "passwd",
+        "passphrase",
+        "_secret",
+        "_token",
+        "ansible_ssh_pass",
+        "ansible_become_pass",
+    ]
+    .iter()
+    .any(|ending| lower.ends_with(ending))
 }
 
 /// Checks a variable.
 pub(super) fn check(assignment: &Assignment, context: &Context<'_>, findings: &mut Vec<Finding>) {
     match &assignment.written {
-        Written::Ini(ini) => clear(&assignment.name, &ini.text, &assignment.place, context, findings),
+        Written::Ini(ini) => clear(
+            &assignment.name,
+            &ini.text,
+            Some(ini.inline),
+            &assignment.place,
+            context,
+            findings,
+        ),
         Written::Yaml(_, value) => node(&assignment.name, value, &assignment.place, context, findings),
     }
 }
@@ -42,7 +57,7 @@ fn node(path: &str, value: &Node, key_place: &Place, context: &Context<'_>, find
                         .help("or encrypt it again: ansible-vault encrypt_string"),
                 );
             } else if value.tag.is_none() && !(*style == Style::Plain && super::super::scalar::is_null(text)) {
-                clear(path, text, key_place, context, findings);
+                clear(path, text, None, key_place, context, findings);
             }
         }
         Body::List(list) => {
@@ -63,7 +78,15 @@ fn node(path: &str, value: &Node, key_place: &Place, context: &Context<'_>, find
     }
 }
 
-fn clear(path: &str, text: &str, place: &Place, context: &Context<'_>, findings: &mut Vec<Finding>) {
+/// `inline` is told for INI: whether it is a host line.
+fn clear(
+    path: &str,
+    text: &str,
+    inline: Option<bool>,
+    place: &Place,
+    context: &Context<'_>,
+    findings: &mut Vec<Finding>,
+) {
     let name = path.rsplit('.').next().unwrap_or(path);
     let secret = context.known.get(name).is_some_and(|known| known.secret) || sounds_secret(name);
     let harmless = text.trim().is_empty()
@@ -76,16 +99,25 @@ fn clear(path: &str, text: &str, place: &Place, context: &Context<'_>, findings:
         return;
     }
     let plain = name.trim_start_matches("vault_");
+    let template = format!("{{{{ vault_{plain} }}}}");
+    let rewrite = match inline {
+        None => format!("{name}: \"{template}\""),
+        Some(true) => format!("{name}=\"{template}\""),
+        Some(false) => format!("{name}={template}"),
+    };
     findings.push(
-        finding("lint/secret-in-clear", format!("`{path}` is a secret and stands here in the clear"))
-            .at(place.clone())
-            .key(path)
-            .rewrite(format!("{name}: \"{{{{ vault_{plain} }}}}\""))
-            .help(format!(
-                "put vault_{plain} into a file that `ansible-vault create` made, or encrypt the value: \
+        finding(
+            "lint/secret-in-clear",
+            format!("`{path}` is a secret and stands here in the clear"),
+        )
+        .at(place.clone())
+        .key(path)
+        .rewrite(rewrite)
+        .help(format!(
+            "put vault_{plain} into a file that `ansible-vault create` made, or encrypt the value: \
                  ansible-vault encrypt_string --name {name}"
-            ))
-            .help("and change the secret: what was once in a repository stays in its history"),
+        ))
+        .help("and change the secret: what was once in a repository stays in its history"),
     );
 }
 
@@ -150,7 +182,12 @@ mod tests {
         for name in ["pihole_password", "ansible_become_pass", "my_api_token"] {
             assert!(sounds_secret(name), "{name}");
         }
-        for name in ["password_length", "global_proxmox_api_token_id", "token_lifetime", "bypass"] {
+        for name in [
+            "password_length",
+            "global_proxmox_api_token_id",
+            "token_lifetime",
+            "bypass",
+        ] {
             assert!(!sounds_secret(name), "{name}");
         }
     }

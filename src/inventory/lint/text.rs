@@ -33,11 +33,14 @@ fn duplicates(document: &Document, node: &Node, findings: &mut Vec<Finding>) {
                 let name = name.unwrap_or_else(|| text.to_owned());
                 match first.get(&name) {
                     Some(at) => findings.push(
-                        finding("lint/duplicate-key", format!("the key `{name}` stands here a second time"))
-                            .at(document.place(key.at))
-                            .key(&name)
-                            .note(document.place(*at), "it stands here first")
-                            .help("remove one of the two"),
+                        finding(
+                            "lint/duplicate-key",
+                            format!("the key `{name}` stands here a second time"),
+                        )
+                        .at(document.place(key.at))
+                        .key(&name)
+                        .note(document.place(*at), "it stands here first")
+                        .help("remove one of the two"),
                     ),
                     None => {
                         first.insert(name, key.at);
@@ -62,11 +65,18 @@ fn templates(document: &Document, tree: &Tree, findings: &mut Vec<Finding>) {
         let line = document.line(at.0);
         let before = &line[..line.len() - rest.len()];
         let quote = if value.contains('"') { '\'' } else { '"' };
-        let value = if quote == '\'' { value.replace('\'', "''") } else { value.to_owned() };
+        let value = if quote == '\'' {
+            value.replace('\'', "''")
+        } else {
+            value.to_owned()
+        };
         findings.push(
-            finding("lint/unquoted-template", "a template begins here without a quote before it")
-                .at(document.place(*at))
-                .rewrite(format!("{}{quote}{value}{quote}", before.trim_start())),
+            finding(
+                "lint/unquoted-template",
+                "a template begins here without a quote before it",
+            )
+            .at(document.place(*at))
+            .rewrite(format!("{}{quote}{value}{quote}", before.trim_start())),
         );
     }
 }
@@ -84,7 +94,9 @@ fn tabs(document: &Document, tree: &Tree, findings: &mut Vec<Finding>) {
         let at = (number, u32::try_from(tab + 1).unwrap_or(u32::MAX));
         let quoted = inside.iter().any(|(begin, end)| *begin <= at && at < *end);
         // Behind a ` #` stands a comment.
-        let commented = line.find(" #").is_some_and(|hash| line.find('\t').is_some_and(|tab| hash < tab));
+        let commented = line
+            .find(" #")
+            .is_some_and(|hash| line.find('\t').is_some_and(|tab| hash < tab));
         let trailing = line.trim_end().chars().count() <= tab;
         if !quoted && !commented && !trailing {
             findings.push(

@@ -111,7 +111,9 @@ impl<'t> Reader<'t> {
                     ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => Style::Quoted,
                     ScalarStyle::Literal | ScalarStyle::Folded => Style::Block,
                 };
-                (Body::Scalar(text.into_owned(), style), tag)
+                // The parser writes `~` where nothing stands.
+                let text = if end == at { String::new() } else { text.into_owned() };
+                (Body::Scalar(text, style), tag)
             }
             Event::SequenceStart(_, _, tag) => {
                 let mut list = Vec::new();

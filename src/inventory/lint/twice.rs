@@ -29,7 +29,11 @@ pub(super) fn check(documents: &[Document], findings: &mut Vec<Finding>) {
             findings.push(
                 finding(
                     "lint/defined-twice",
-                    format!("`{}` of {} is defined a second time, differently", assignment.name, whose(level)),
+                    format!(
+                        "`{}` of {} is defined a second time, differently",
+                        assignment.name,
+                        whose(level)
+                    ),
                 )
                 .at(assignment.place.clone())
                 .key(&assignment.name)
