@@ -60,6 +60,8 @@ pub enum Verb {
     Inventory(Inventory),
     /// Tell where a host's variables come from, what they override and how templates became values, secrets masked
     Explain(Explain),
+    /// Find what Ansible silently accepts in an inventory and people regret
+    Lint(Lint),
     /// Print the cloud-init documents of a host, secrets masked
     Render(Render),
     /// Free a lock whose holder cannot be proven dead
@@ -286,6 +288,38 @@ pub struct Explain {
     #[command(flatten)]
     pub sources: Sources,
     /// What standard output gets: human (text) or json (one document)
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<OutputFormat>,
+}
+
+/// Arguments of `lint`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Exit codes: 0 nothing found, 1 something found, 2 the inventory cannot be read.")]
+pub struct Lint {
+    /// An inventory: a file, a directory, a script, or a list of hosts with a comma in it; may be given several times
+    #[arg(
+        short,
+        long = "inventory",
+        value_name = "SOURCE",
+        required_unless_present = "list_rules"
+    )]
+    pub inventory: Vec<String>,
+    /// A file with the password of encrypted inventory files; may be given several times
+    #[arg(long, visible_alias = "vault-pass-file", value_name = "FILE")]
+    pub vault_password_file: Vec<PathBuf>,
+    /// A vault id and its password's source: a file, an executable or prompt; may be given several times
+    #[arg(long, value_name = "LABEL@SOURCE")]
+    pub vault_id: Vec<String>,
+    /// Ask for the vault password at the terminal
+    #[arg(short = 'J', long, visible_alias = "ask-vault-password")]
+    pub ask_vault_pass: bool,
+    /// Do not tell what this rule finds; may be given several times
+    #[arg(long, value_name = "RULE")]
+    pub allow: Vec<String>,
+    /// List the rules: what each finds, and why it matters
+    #[arg(long)]
+    pub list_rules: bool,
+    /// What standard output gets: human or json
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<OutputFormat>,
 }

@@ -15,6 +15,7 @@ mod explain;
 mod forget;
 mod history;
 mod inventory;
+mod lint;
 mod logging;
 mod one;
 mod password;
@@ -84,6 +85,7 @@ async fn dispatch(cli: &Cli) -> Exit {
         Verb::Status(args) => status::run(&cli.global, args).await,
         Verb::Inventory(args) => inventory::run(&cli.global, args),
         Verb::Explain(args) => explain::run(&cli.global, args),
+        Verb::Lint(args) => lint::run(&cli.global, args),
         Verb::Render(args) => render::run(&cli.global, args).await,
         Verb::Unlock(args) => unlock::run(&cli.global, args).await,
         Verb::Demo(args) => demo::run(&cli.global, args).await,

@@ -55,6 +55,25 @@ pub fn load(global: &Global, sources: &Sources, overrides: Overrides) -> Result<
 
 /// Reads settings and inventory; with `may_write` the lookup `password` makes the files that are missing.
 pub fn load_for(global: &Global, sources: &Sources, overrides: Overrides, may_write: bool) -> Result<Loaded, Problems> {
+    let (settings, mut options) = options(global, sources, overrides)?;
+    options.may_write = may_write;
+    let loaded = Inventory::load(&options)?;
+    let mut warnings = settings.warnings.clone();
+    warnings.extend(loaded.warnings);
+    let loaded = Loaded {
+        settings,
+        secret_variables: secret_variables(&loaded.inventory),
+        inventory: loaded.inventory,
+        warnings,
+        secrets: SecretsSeen::default(),
+    };
+    // What goes wrong from here on is told with them masked.
+    loaded.secrets(&[]);
+    Ok(loaded)
+}
+
+/// Reads settings, and tells what is to be loaded.
+pub fn options(global: &Global, sources: &Sources, overrides: Overrides) -> Result<(Settings, LoadOptions), Problems> {
     let env = environment();
     let working_dir = std::env::current_dir().map_err(|error| {
         vec![Diagnostic::error(
@@ -84,7 +103,7 @@ pub fn load_for(global: &Global, sources: &Sources, overrides: Overrides, may_wr
     if global.log_format.is_none() {
         logging::start(global.verbose, settings.log_format.value);
     }
-    let loaded = Inventory::load(&LoadOptions {
+    let load = LoadOptions {
         sources: sources.inventory.clone(),
         extra_vars: sources.extra_vars.clone(),
         vault_password_files: settings.vault_password_files.value.clone(),
@@ -94,28 +113,17 @@ pub fn load_for(global: &Global, sources: &Sources, overrides: Overrides, may_wr
         ask_vault_pass: sources.ask_vault_pass,
         ask_password: Some(password::ask),
         allow_pipe_lookup: settings.allow_pipe_lookup.value.0,
-        may_write,
+        may_write: false,
         merge: match settings.hash_behaviour.value {
             HashBehaviour::Replace => Merge::Replace,
             HashBehaviour::Merge => Merge::Merge,
         },
-    })?;
-    let mut warnings = settings.warnings.clone();
-    warnings.extend(loaded.warnings);
-    let loaded = Loaded {
-        settings,
-        secret_variables: secret_variables(&loaded.inventory),
-        inventory: loaded.inventory,
-        warnings,
-        secrets: SecretsSeen::default(),
     };
-    // What goes wrong from here on is told with them masked.
-    loaded.secrets(&[]);
-    Ok(loaded)
+    Ok((settings, load))
 }
 
 /// The values of all variables that hold secrets, of every host, used or not.
-fn secret_variables(inventory: &Inventory) -> Vec<Secret> {
+pub fn secret_variables(inventory: &Inventory) -> Vec<Secret> {
     let secret = schema::variables().filter(|variable| variable.secret && !variable.name.contains('.'));
     let names: Vec<&str> = secret.map(|variable| variable.name).collect();
     let mut seen = HashSet::new();

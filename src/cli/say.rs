@@ -19,6 +19,11 @@ pub fn is_live() -> bool {
     std::io::stderr().is_terminal() && anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never
 }
 
+/// Whether standard output may be coloured.
+pub fn is_coloured() -> bool {
+    anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
+}
+
 /// Prints problems and returns the exit code of the gravest.
 pub fn problems(problems: &[Diagnostic]) -> Exit {
     diagnostics(problems, &logging::mask_of_now());

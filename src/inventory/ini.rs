@@ -142,7 +142,7 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The group and the kind of a section header, if the line is one.
-fn header(line: &str) -> Option<(&str, &str)> {
+pub(crate) fn header(line: &str) -> Option<(&str, &str)> {
     let (inside, after) = line.strip_prefix('[')?.split_once(']')?;
     let after = after.trim_start();
     if !after.is_empty() && !after.starts_with('#') {

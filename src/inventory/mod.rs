@@ -42,6 +42,7 @@ mod groups;
 pub mod host_pattern;
 mod ini;
 mod lazy;
+pub mod lint;
 mod list;
 pub mod literal;
 #[cfg(test)]

@@ -179,7 +179,7 @@ pub(crate) fn entries(path: &Path) -> std::io::Result<Vec<String>> {
 }
 
 /// What Ansible skips in a directory of sources (`INVENTORY_IGNORE_EXTS` and the fixed names), and vmwright's own settings.
-fn ignored(name: &str) -> bool {
+pub(crate) fn ignored(name: &str) -> bool {
     const ENDINGS: [&str; 16] = [
         ".pyc", ".pyo", ".swp", ".bak", "~", ".rpm", ".md", ".txt", ".rst", ".orig", ".cfg", ".retry",
         // Never an inventory: Ansible tries and warns. A cluster's CA and keys often lie beside the inventory.
@@ -193,7 +193,7 @@ fn ignored(name: &str) -> bool {
 
 /// An executable that the system can start: with an interpreter line or an ELF mark. Ansible starts every executable
 /// file and takes those that do not start for lists of hosts.
-fn is_script(path: &Path) -> bool {
+pub(crate) fn is_script(path: &Path) -> bool {
     use std::io::Read;
     use std::os::unix::fs::PermissionsExt;
     let executable = std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
@@ -211,7 +211,7 @@ fn is_script(path: &Path) -> bool {
 }
 
 /// Whether a file without extension that is no valid YAML was meant as YAML.
-fn meant_as_yaml(text: &str) -> bool {
+pub(crate) fn meant_as_yaml(text: &str) -> bool {
     let first = text
         .lines()
         .map(str::trim_end)

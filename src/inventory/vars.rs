@@ -236,7 +236,7 @@ pub(crate) fn read_beside(
     beside
 }
 
-fn join(dir: &str, name: &str) -> String {
+pub(crate) fn join(dir: &str, name: &str) -> String {
     if dir.is_empty() || dir == "." {
         return name.to_owned();
     }

@@ -1,4 +1,4 @@
-//! Reads YAML as PyYAML composes it, over the events of the parser crate. Nothing else in vmwright names that crate.
+//! Reads YAML as PyYAML composes it, over the events of the parser crate. Nothing else but `lint::tree` names that crate.
 //!
 //! ```text
 //! text --(granit-parser)--> events --(compose: anchors, merge keys, tags, types)--> Value with places
