@@ -75,7 +75,7 @@ fn load(name: &str, bytes: &[u8]) {
         for host in loaded.inventory.hosts().take(5) {
             let scope = loaded.inventory.scope(host);
             for name in scope.names() {
-                let _ = scope.get(&name);
+                let _ = scope.get(name);
             }
         }
     }
