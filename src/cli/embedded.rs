@@ -98,6 +98,7 @@ async fn begin(scope: &Scope<'_>, host: &str, value: &Value) -> Result<Simulator
         node_keys: vec![pair.public],
         pihole_bind: pihole,
         pihole_password: password.unwrap_or_default(),
+        keep_at_once: true,
         ..Options::new(wanted.world)
     };
     Simulator::start(options).await.map_err(|error| {

@@ -260,6 +260,8 @@ impl Loaded {
                 crate::diagnose::Severity::Error => problems.push(found),
             }
         }
+        // What was looked at may have been made from a vault's secrets, and stands in the problems.
+        self.secrets(&machines);
         if problems.is_empty() {
             Ok(machines)
         } else {

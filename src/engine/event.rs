@@ -346,6 +346,30 @@ pub enum EventKind {
     },
 }
 
+impl EventKind {
+    /// Every text in it that is made of values or of answers from outside; names of hosts and ids are none.
+    pub fn for_each_text(&mut self, change: &mut dyn FnMut(&mut String)) {
+        match self {
+            Self::Waiting { what, .. } | Self::Task { what, .. } => change(what),
+            Self::Changing { changes, .. } => {
+                for one in changes {
+                    change(&mut one.what);
+                    one.from.iter_mut().chain(&mut one.to).for_each(&mut *change);
+                }
+            }
+            Self::Retrying { why, .. } => change(why),
+            Self::StageDone { detail, .. } => change(detail),
+            // Told already with secrets masked.
+            Self::RunStarted { .. }
+            | Self::HostStarted { .. }
+            | Self::StageStarted { .. }
+            | Self::Warning { .. }
+            | Self::HostDone { .. }
+            | Self::RunDone { .. } => {}
+        }
+    }
+}
+
 /// One event.
 #[derive(Clone, Debug, Serialize)]
 pub struct Event {

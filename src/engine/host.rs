@@ -332,8 +332,13 @@ impl HostRun {
         }
     }
 
-    /// Tells everybody something about this host.
-    pub fn emit(&self, kind: EventKind) {
+    /// Tells everybody something about this host, with secrets masked: a value of the inventory may be made from one.
+    pub fn emit(&self, mut kind: EventKind) {
+        kind.for_each_text(&mut |text| {
+            if let std::borrow::Cow::Owned(masked) = self.shared.redactor.mask(text) {
+                *text = masked;
+            }
+        });
         self.shared.events.emit(Some(&self.machine.host), kind);
     }
 

@@ -93,6 +93,8 @@ struct Inner {
     requests: Mutex<VecDeque<RequestRecord>>,
     warnings: Mutex<Vec<String>>,
     bell: keep::Bell,
+    /// Whether every change is saved before anybody hears of it.
+    at_once: bool,
     changes: watch::Sender<u64>,
     dir: PathBuf,
 }
@@ -107,7 +109,13 @@ impl Handle {
     }
 
     fn changed(&self) {
-        self.0.bell.ring();
+        if self.0.at_once {
+            if let Err(error) = keep::save(self.dir(), &self.serialised()) {
+                tracing::warn!("simulator: {error}");
+            }
+        } else {
+            self.0.bell.ring();
+        }
         self.0.changes.send_modify(|n| *n += 1);
     }
 

@@ -44,6 +44,9 @@ pub struct Options {
     pub sockets: bool,
     /// Whether the world is saved while it runs; without, only [`Simulator::stop`] and dropping it save it.
     pub keep: bool,
+    /// Whether every change is saved before anybody hears of it, as a real cluster does: for one that lives and dies with
+    /// its client. Costs a file a change.
+    pub keep_at_once: bool,
 }
 
 impl Options {
@@ -63,6 +66,7 @@ impl Options {
             pihole_password: "pihole".to_owned(),
             sockets: true,
             keep: true,
+            keep_at_once: false,
         }
     }
 
@@ -176,6 +180,7 @@ impl Simulator {
             requests: Mutex::new(VecDeque::new()),
             warnings: Mutex::new(Vec::new()),
             bell: keep::Bell::default(),
+            at_once: options.keep_at_once,
             changes: watch::channel(0).0,
             dir: dir.clone(),
         }));
@@ -356,7 +361,7 @@ fn with_addresses(options: &Options) -> WorldSpec {
 }
 
 impl Handle {
-    fn serialised(&self) -> Vec<u8> {
+    pub(in crate::simulator) fn serialised(&self) -> Vec<u8> {
         let world = self.0.world.lock().unwrap_or_else(PoisonError::into_inner);
         serde_json::to_vec(&*world).unwrap_or_default()
     }

@@ -169,6 +169,10 @@ impl Stage for Finalize {
                 Err(Failure::new(same_boot(run, &checkpoint)))
             }
             Verified::SameBoot => change("power", "cycled again, the boot id is still the old one"),
+            Verified::DriveStays(diagnostic) if self.restarts.load(Ordering::Relaxed) >= 2 => {
+                Err(Failure::new(*diagnostic))
+            }
+            Verified::DriveStays(_) => change("cloud-init drive", "removed again, it is still there"),
             Verified::Wrong(diagnostic) => Err(Failure::new(*diagnostic)),
             Verified::Right if run.machine.snippets.keep || self.snippets_gone.load(Ordering::Relaxed) => {
                 Ok(Seen::Done(Complete {
@@ -216,6 +220,8 @@ impl Stage for Finalize {
                 Ok(())
             }
             FinalizeStep::Restarted => {
+                // Where its removal was taken back, or got lost with Proxmox's own state, it is asked for again.
+                steps::remove_drive(run, &checkpoint.vm, &checkpoint.drive).await?;
                 steps::power_cycle(run, &checkpoint.vm).await?;
                 self.restarts.fetch_add(1, Ordering::Relaxed);
                 Ok(())

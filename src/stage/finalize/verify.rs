@@ -22,6 +22,8 @@ pub enum Verified {
     SameBoot,
     /// Addresses are missing, which may come a moment later than sshd: a second card, IPv6 after its check for duplicates.
     AddressesLate(Box<Diagnostic>),
+    /// The drive is there, or its removal is pending: somebody took the removal back, or the restart did not apply it.
+    DriveStays(Box<Diagnostic>),
     /// Something is not as it was.
     Wrong(Box<Diagnostic>),
     /// Restarted and otherwise unchanged.
@@ -70,10 +72,10 @@ async fn drive_is_gone(run: &HostRun, checkpoint: &Checkpoint) -> Result<Verifie
     )
     .rule("a removal counts when the drive is in neither the current configuration nor pending; the checkpoint stays")
     .help(format!(
-        "power VM {} off and on in Proxmox, then run the same command again",
+        "look at VM {} in Proxmox: who puts the drive back? Then run the same command again, it removes the drive and restarts the VM once more",
         vm.vmid
     ));
-    Ok(Verified::Wrong(Box::new(diagnostic)))
+    Ok(Verified::DriveStays(Box::new(diagnostic)))
 }
 
 /// The boot that answers.
