@@ -142,7 +142,7 @@ fn secrets_are_not_shown() {
     let dir = site(&[
         (
             "hosts.yml",
-            "all:\n  vars:\n    pihole_password: s3cr3tword #more\n    app:\n      db_password: 0777\n    my_token: 1_234_567\n",
+            "all:\n  vars:\n    pihole_password: s3cr3tword #more\n    app:\n      db_password: 0777\n    my_token: 1_234_567\n    b_password: s3cr3tword # vmwright-lint: allow octl\n",
         ),
         (
             "more.ini",

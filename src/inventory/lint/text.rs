@@ -92,7 +92,9 @@ fn tabs(document: &Document, tree: &Tree, findings: &mut Vec<Finding>) {
         let comment = line.trim_start().starts_with('#') || line.trim().is_empty();
         let Some(tab) = tab.filter(|_| !comment) else { continue };
         let at = (number, u32::try_from(tab + 1).unwrap_or(u32::MAX));
-        let quoted = inside.iter().any(|(begin, end)| *begin <= at && at < *end);
+        // Scalars stand in the order of the text: the last that begins before the tab is the one.
+        let before = inside.partition_point(|(begin, _)| *begin <= at);
+        let quoted = before > 0 && inside.get(before - 1).is_some_and(|(_, end)| at < *end);
         // Behind a ` #` stands a comment.
         let commented = line
             .find(" #")
