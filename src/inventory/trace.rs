@@ -4,7 +4,7 @@
 //! enter(template) -- used(variable) | magic(name) | missed(name) | enter(another) .. leave(result) -- leave(result)
 //! ```
 //!
-//! A [`Trace`] records nothing until `Trace::start`; until then a hook costs one load. A template that was evaluated
+//! A `Trace` records nothing until `Trace::start`; until then a hook costs one load. A template that was evaluated
 //! before in the same run is not evaluated again: its user points at the step that did it.
 
 use std::collections::HashSet;
