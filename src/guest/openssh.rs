@@ -103,7 +103,7 @@ impl Slot {
 }
 
 impl OpenSsh {
-    /// A client with its own [private folder](RunFolder).
+    /// A client with its own private folder.
     ///
     /// # Errors
     /// [`SshError::Setup`] if no such folder can be made.

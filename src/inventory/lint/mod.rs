@@ -6,7 +6,7 @@
 //!                  \--> faults: what cannot be read at all ------------------------------------------> Report
 //! ```
 //!
-//! Every rule is a pure function over a [`document::Document`], its text or the graph; `files` alone reads the disk. What
+//! Every rule is a pure function over a `Document`, its text or the graph; `files` alone reads the disk. What
 //! is encrypted as a whole, and what scripts answer, is not looked at: nobody wrote it by hand as it is read.
 
 mod allow;
