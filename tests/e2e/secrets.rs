@@ -405,3 +405,30 @@ async fn what_a_remote_command_echoes_is_masked() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_templates_make_of_secrets_is_masked() {
+    let site = Site::with(|plan| {
+        plan.all.push_str(HASH_IN_VAULT);
+        plan.all.push_str("made: 'a {{ global_vm_template_user_crypted_password[:20] }} b'\n");
+        plan.vms.push_str("vms_description: '{{ made }}'\n");
+    })
+    .await;
+    site.write("vault-password", VAULT_PASSWORD);
+    let vault = site.path("vault-password").display().to_string();
+    let cut = &HASH[..20];
+    for args in [
+        &["provision", "--limit", "web-0", "--plan"][..],
+        &["provision", "--limit", "web-0", "--plan", "--output", "json"],
+        &["provision", "--limit", "web-0", "--plan", "-e", "vms_os={{ made }}"],
+        &["provision", "--limit", "web-0"],
+    ] {
+        let run = site.vmwright(&[args, &["--vault-password-file", &vault]].concat()).await;
+        run.assert_silent_about(cut);
+        run.assert_says("***");
+    }
+    let journals = site.path("state/runs").read_dir().unwrap().flatten();
+    for journal in journals {
+        assert!(!std::fs::read_to_string(journal.path()).unwrap().contains(cut));
+    }
+}

@@ -202,3 +202,23 @@ async fn a_restart_task_without_a_result_is_no_guest_that_ignores_it() {
     finalize(&fixture).await.unwrap();
     assert_eq!(effects(&world), ["cloud-init off", "PUT config", "POST reboot"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_drive_whose_removal_was_taken_back_is_removed_again() {
+    let (fixture, world) = site();
+    // The removal is taken back while the VM restarts, once.
+    let (state, mut back) = (Arc::clone(&world), false);
+    fixture.api.on(move |request| {
+        if request.path.ends_with("/reboot") && !back {
+            back = true;
+            state.lock().unwrap().drive_pending = false;
+        }
+        None
+    });
+    finalize(&fixture).await.unwrap();
+    assert_eq!(
+        effects(&world),
+        ["cloud-init off", "PUT config", "POST reboot", "PUT config", "POST reboot"]
+    );
+    assert!(!world.lock().unwrap().drive);
+}
