@@ -72,6 +72,10 @@ pub fn main() -> ExitCode {
     };
     let exit = runtime.block_on(dispatch(&cli));
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
+    let exit = match exit {
+        Exit::Done if say::lost() => Exit::HostFailed,
+        exit => exit,
+    };
     ExitCode::from(exit.code())
 }
 

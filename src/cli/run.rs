@@ -224,7 +224,7 @@ pub async fn fleet(
 /// Who shows the run.
 fn show(settings: &Settings, hosts: &[String], stages: &'static [StageName]) -> Box<dyn Listener> {
     match settings.output.value {
-        OutputFormat::Json => Box::new(Ndjson::new(io::stdout())),
+        OutputFormat::Json => Box::new(Ndjson::new(say::Output)),
         OutputFormat::Human if say::is_live() => Box::new(Live::new(hosts, stages)),
         OutputFormat::Human => Box::new(Lines::new(io::stderr(), hosts, true)),
     }

@@ -1,6 +1,7 @@
 //! Standard output and standard error, for verbs.
 
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::logging;
 use crate::diagnose::{Diagnostic, Exit};
@@ -76,8 +77,39 @@ pub fn talk(text: &str) {
 
 /// Prints data to standard output. A reader that went away ends the output, not the verb.
 pub fn data(text: &str) {
-    let mut out = std::io::stdout().lock();
+    let mut out = Output;
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Standard output. What is lost there for another reason than that its reader went away, on a full disk, is told once and
+/// remembered ([`lost`]): whoever saves the output must not take it for complete.
+pub struct Output;
+
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// Whether output was lost.
+pub fn lost() -> bool {
+    LOST.load(Ordering::Relaxed)
+}
+
+fn noted<T>(done: io::Result<T>) -> io::Result<T> {
+    if let Err(error) = &done
+        && error.kind() != io::ErrorKind::BrokenPipe
+        && !LOST.swap(true, Ordering::Relaxed)
+    {
+        talk(&format!("standard output cannot be written: {error}"));
+    }
+    done
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        noted(io::stdout().write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        noted(io::stdout().flush())
+    }
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use crate::engine::failure::Failure;
 use crate::engine::whereabouts::Whereabouts;
 use crate::machine::Machine;
 use crate::proxmox::cluster::VmResource;
+use crate::proxmox::config::VmConfig;
 use crate::proxmox::error::Kind;
 use crate::proxmox::ids::NodeName;
 use crate::proxmox::vm::View;
@@ -71,6 +72,11 @@ pub async fn run(global: &Global, args: &Status) -> Result<Exit, Problems> {
                 Ok(Power::On(node, power)) => {
                     row.node = Some(node.to_string());
                     power.clone_into(&mut row.power);
+                }
+                Ok(Power::Another(node, power, why)) => {
+                    row.node = Some(node.to_string());
+                    power.clone_into(&mut row.power);
+                    row.unfinished = why;
                 }
                 Ok(Power::Gone) => {
                     "gone".clone_into(&mut row.power);
@@ -196,11 +202,18 @@ impl Clusters {
         };
         let listed = &self.listed[index].1;
         if let Some(found) = listed.iter().find(|resource| resource.vmid == phase.vmid()) {
-            return match cluster.client.vm_status(&found.node, found.vmid).await {
-                Ok(status) => Ok(Power::On(
-                    found.node.clone(),
-                    if status.running { "running" } else { "stopped" },
-                )),
+            let seen = tokio::try_join!(
+                cluster.client.vm_status(&found.node, found.vmid),
+                cluster.client.vm_config(&found.node, found.vmid, View::Current)
+            );
+            return match seen {
+                Ok((status, config)) => {
+                    let power = if status.running { "running" } else { "stopped" };
+                    Ok(match another(machine, phase, &config) {
+                        Some(why) => Power::Another(found.node.clone(), power, why),
+                        None => Power::On(found.node.clone(), power),
+                    })
+                }
                 // It is listed, so it is not gone.
                 Err(error) if error.kind() == Kind::Missing => Ok(Power::On(found.node.clone(), "moving")),
                 Err(error) => Err(explain(error)),
@@ -225,10 +238,25 @@ impl Clusters {
 enum Power {
     /// On this node; running, stopped or moving.
     On(NodeName, &'static str),
+    /// The number on record is another machine's, or the VM has another name; how that is seen.
+    Another(NodeName, &'static str, String),
     /// It is surely not there.
     Gone,
     /// It is not to be seen, which is not the same; why.
     Unseen(String),
+}
+
+/// Why the VM of the number on record is not the one on record.
+fn another(machine: &Machine, phase: &Phase, config: &VmConfig) -> Option<String> {
+    let uuid = phase.uuid()?;
+    let name = config.name().unwrap_or_default();
+    if config.smbios_uuid().as_deref() != Some(uuid) {
+        return Some(format!(
+            "VM {} is another machine, called {name} (ownership/other-uuid)",
+            phase.vmid()
+        ));
+    }
+    (name != machine.name).then(|| format!("the VM is called {name} now (ownership/renamed)"))
 }
 
 fn human(rows: &[Row]) -> String {

@@ -410,7 +410,8 @@ async fn what_a_remote_command_echoes_is_masked() {
 async fn what_templates_make_of_secrets_is_masked() {
     let site = Site::with(|plan| {
         plan.all.push_str(HASH_IN_VAULT);
-        plan.all.push_str("made: 'a {{ global_vm_template_user_crypted_password[:20] }} b'\n");
+        plan.all
+            .push_str("made: 'a {{ global_vm_template_user_crypted_password[:20] }} b'\n");
         plan.vms.push_str("vms_description: '{{ made }}'\n");
     })
     .await;
@@ -423,7 +424,9 @@ async fn what_templates_make_of_secrets_is_masked() {
         &["provision", "--limit", "web-0", "--plan", "-e", "vms_os={{ made }}"],
         &["provision", "--limit", "web-0"],
     ] {
-        let run = site.vmwright(&[args, &["--vault-password-file", &vault]].concat()).await;
+        let run = site
+            .vmwright(&[args, &["--vault-password-file", &vault]].concat())
+            .await;
         run.assert_silent_about(cut);
         run.assert_says("***");
     }

@@ -323,3 +323,38 @@ async fn several_state_directories_in_one_inventory_are_refused() {
     run.assert_code(2);
     run.assert_says("web-1: none");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_knows_a_vm_that_is_not_the_one_on_record() {
+    let site = Site::start().await;
+    site.vmwright(&["provision", "--limit", "web-0"]).await.assert_code(0);
+    let vmid = site.vms()[0].0;
+    let set = |key: &str, value: &str| {
+        site.sim.handle().with(|world| {
+            let config = &mut world.vms.get_mut(&vmid).unwrap().config.current;
+            config.insert(key.to_owned(), value.to_owned());
+        });
+    };
+    set("name", "stranger");
+    let status = site.vmwright(&["status", "--limit", "web-0"]).await;
+    status.assert_says("called stranger now (ownership/renamed)");
+    set("smbios1", "uuid=00000000-0000-4000-8000-000000000000");
+    let status = site.vmwright(&["status", "--limit", "web-0"]).await;
+    status.assert_says("another machine, called stranger (ownership/other-uuid)");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_that_is_lost_on_a_full_disk_is_no_success() {
+    let site = Site::start().await;
+    for args in [
+        &["inventory", "--list"][..],
+        &["provision", "--output", "json", "--limit", "web-0"],
+    ] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = site.command(args).stdout(full).output().await.unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(told.matches("standard output cannot be written").count(), 1, "{told}");
+    }
+    assert_eq!(site.phase("web-0").as_deref(), Some("complete"));
+}

@@ -218,7 +218,13 @@ async fn a_drive_whose_removal_was_taken_back_is_removed_again() {
     finalize(&fixture).await.unwrap();
     assert_eq!(
         effects(&world),
-        ["cloud-init off", "PUT config", "POST reboot", "PUT config", "POST reboot"]
+        [
+            "cloud-init off",
+            "PUT config",
+            "POST reboot",
+            "PUT config",
+            "POST reboot"
+        ]
     );
     assert!(!world.lock().unwrap().drive);
 }
