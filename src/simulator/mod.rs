@@ -251,7 +251,7 @@ impl Handle {
         };
         let reads = request.method == "GET";
         loop {
-            let (answer, until) = {
+            let (answer, until, changed) = {
                 let mut world = self.world();
                 let happened = world.advance(self.0.clock.now_ms());
                 let answer = api::answer(&mut world, &prepared, arrived);
@@ -265,11 +265,11 @@ impl Handle {
                         end: end.clone(),
                     });
                 }
-                if happened || !reads {
-                    self.changed();
-                }
-                (answer, world.next_event())
+                (answer, world.next_event(), happened || !reads)
             };
+            if changed {
+                self.changed();
+            }
             match answer {
                 api::Answer::Send(response, delay) => {
                     self.pause(delay).await;

@@ -351,7 +351,8 @@ async fn output_that_is_lost_on_a_full_disk_is_no_success() {
         &["provision", "--output", "json", "--limit", "web-0"],
     ] {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let output = site.command(args).stdout(full).output().await.unwrap();
+        let child = site.command(args).stdout(full).spawn().unwrap();
+        let output = child.wait_with_output().await.unwrap();
         assert_eq!(output.status.code(), Some(1), "{args:?}");
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!(told.matches("standard output cannot be written").count(), 1, "{told}");
