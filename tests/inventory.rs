@@ -160,11 +160,27 @@ fn every_case_lists_as_the_ansible_that_is_installed() {
         if case.join("patterns.json").exists() {
             let tables = read(&case.join("patterns.json"));
             for kind in ["patterns", "limits"] {
-                failed += &prefixed(&format!("== {name} {kind}"), &difference(&tables[kind], &live[kind]));
+                let (ours, theirs) = (unordered(&tables[kind]), unordered(&live[kind]));
+                failed += &prefixed(&format!("== {name} {kind}"), &difference(&ours, &theirs));
             }
         }
     }
     assert!(failed.is_empty(), "{failed}");
+}
+
+/// What patterns without positions select, in no order: that of groups of one level changes from run to run in Ansible, which
+/// keeps them in sets. The recorded answers are compared in their order.
+fn unordered(table: &Json) -> Json {
+    let patterns = table.as_object().unwrap().iter();
+    let patterns = patterns.filter(|(pattern, _)| !pattern.contains('['));
+    let sorted = patterns.map(|(pattern, hosts)| {
+        let mut hosts = hosts.clone();
+        if let Json::Array(hosts) = &mut hosts {
+            hosts.sort_by_key(Json::to_string);
+        }
+        (pattern.clone(), hosts)
+    });
+    Json::Object(sorted.collect())
 }
 
 fn prefixed(title: &str, different: &str) -> String {
