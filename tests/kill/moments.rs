@@ -4,7 +4,8 @@
 //! the record are seen by looking at the file without pause, so that the kill comes right after them; and some moments are
 //! any moments.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
@@ -13,6 +14,7 @@ use vmwright::simulator::RequestRecord;
 use vmwright::simulator::fault::{Action, Fault};
 use vmwright::simulator::ssh::{SshEffect, SshFault};
 
+use crate::e2e::support::Site;
 use crate::ground::{Ground, PROVISION, REMOVE};
 use crate::scene::NAME;
 
@@ -30,8 +32,21 @@ enum Moment {
     Command(&'static str),
     /// Right after the record says this.
     Record(&'static str),
+    /// Right after this folder of the state directory got another entry, or lost one: locks, journals, records.
+    Entries(&'static str),
     /// After so long.
     Time(Duration),
+}
+
+/// The entries of a folder of the state directory, written ones and those under way.
+fn entries(site: &Site, folder: &str) -> BTreeSet<OsString> {
+    let listed = std::fs::read_dir(site.path("state").join(folder));
+    listed
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name())
+        .collect()
 }
 
 /// A path as a pattern: a task's is told by its kind only.
@@ -81,8 +96,12 @@ async fn kill(ground: &Ground, args: &[&str], moment: &Moment) -> bool {
             times: Some(1),
             effect: SshEffect::Delay { ms: 400 },
         }]),
-        Moment::Record(_) | Moment::Time(_) => {}
+        Moment::Record(_) | Moment::Entries(_) | Moment::Time(_) => {}
     }
+    let before = match moment {
+        Moment::Entries(folder) => entries(site, folder),
+        _ => BTreeSet::new(),
+    };
     let mut started = site.begin(args);
     let began = Instant::now();
     let came = loop {
@@ -93,6 +112,7 @@ async fn kill(ground: &Ground, args: &[&str], moment: &Moment) -> bool {
                 let phase = &record["phase"];
                 phase["is"] == *step || phase["step"] == *step
             }),
+            Moment::Entries(folder) => entries(site, folder) != before,
             Moment::Time(time) => began.elapsed() >= *time,
         };
         if here {
@@ -189,6 +209,7 @@ async fn provision_is_killed_at_requests_commands_and_writes() {
         ]
         .map(Moment::Record),
     );
+    moments.extend(["locks", "runs", "records"].map(Moment::Entries));
     moments.extend((1..=12).map(|n| Moment::Time(whole * n / 13)));
     all("provision, commands, records and times", false, &PROVISION, moments).await;
 }
@@ -201,6 +222,7 @@ async fn remove_is_killed_at_requests_and_writes() {
     assert_eq!(ground.ends_well(&REMOVE).await, Vec::<String>::new());
     let mut moments = of_requests(&ground.site.sim.requests());
     moments.extend(["begun", "stopped", "gone"].map(Moment::Record));
+    moments.extend(["locks", "runs", "records"].map(Moment::Entries));
     moments.push(Moment::Command("w=absent"));
     all("remove", true, &REMOVE, moments).await;
 }
